@@ -64,9 +64,10 @@ fn offload(offload: &Offload) -> TokenStream {
     });
     let [prefetch, piece_bytes] = [offload.prefetch, offload.piece_bytes].map(number);
     let update = name("UpdateTime", offload.update);
+    let update_on = name("UpdatePlace", offload.update_on);
     quote! {
         ::zero_runtime::plan::Offload {
-            #(#states),*, prefetch: #prefetch, piece_bytes: #piece_bytes, update: #update
+            #(#states),*, prefetch: #prefetch, piece_bytes: #piece_bytes, update: #update, update_on: #update_on
         }
     }
 }
@@ -216,7 +217,7 @@ mod tests {
             moments:Width::BF16,},\
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
-            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,parameters:TierKind::Device,activations:TierKind::Device,prefetch:3,piece_bytes:8192,update:UpdateTime::AfterStep},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
+            offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,parameters:TierKind::Device,activations:TierKind::Device,prefetch:3,piece_bytes:8192,update:UpdateTime::AfterStep,update_on:UpdatePlace::Device},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

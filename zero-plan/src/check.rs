@@ -56,6 +56,8 @@ pub struct UnitState {
     /// Pieces of its states that have been fetched and updated.
     fetched: usize,
     updated_pieces: usize,
+    /// Pieces of its parameters that have come back from the host that updated them.
+    taken_back: usize,
     /// Whether the gradients of tied parameters have been added up here, or sent to the rank that adds them up.
     tied: bool,
     /// Whether tied parameters have been sent.
@@ -145,6 +147,7 @@ impl UnitState {
         brought_back: 0,
         fetched: 0,
         updated_pieces: 0,
+        taken_back: 0,
         tied: false,
         mirrored: false,
     };

@@ -7,7 +7,7 @@ mod precision;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::offload::{Offload, TierKind, UpdateTime};
+pub use self::offload::{Offload, TierKind, UpdatePlace, UpdateTime};
 pub use self::precision::{Precision, Width};
 
 use crate::mesh::{Axis, Mesh};

@@ -100,6 +100,18 @@ impl Op {
                  the matrices once they are orthogonal.",
                 "optimizer",
             ),
+            Op::Update { piece: Some(_), .. } if config.updates_on_host() => (
+                "The host updates piece {piece} of the parameters of {unit}, with what it was given in slot {slot} of its window.",
+                "offload.update_on",
+            ),
+            Op::Fetch { .. } if config.updates_on_host() => (
+                "Starts to bring piece {piece} of the updated parameters of {unit} from slot {slot} of the host's window.",
+                "offload.update_on",
+            ),
+            Op::Store { .. } if config.updates_on_host() => (
+                "Starts to take what the host needs to update piece {piece} of {unit} to slot {slot} of its window.",
+                "offload.prefetch",
+            ),
             Op::Update { piece: Some(_), .. } => (
                 "Updates piece {piece} of the parameters of {unit}, with its states in slot {slot} of the window.",
                 "offload.piece",

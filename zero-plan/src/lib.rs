@@ -115,7 +115,7 @@ mod work;
 pub use build::PlanBuf;
 pub use config::{
     Config, DeviceKind, Gather, Offload, Often, OptimizerKind, Order, Precision, Recompute, Split, TierKind,
-    TransportKind, UpdateTime, Width, is_same_text,
+    TransportKind, UpdatePlace, UpdateTime, Width, is_same_text,
 };
 pub use cores::own_core;
 pub use fingerprint::Fingerprint;

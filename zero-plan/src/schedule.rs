@@ -102,7 +102,8 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut window = Window::new(&walk);
     let trains = matches!(pass, Pass::Train);
     // Sums of gradients are there only after the backward, unless they are those of the step before.
-    let is_early = !tables.config.offloads_gradients() || tables.config.updates_in(pass);
+    let is_early =
+        !tables.config.offloads_gradients() && !tables.config.updates_on_host() || tables.config.updates_in(pass);
     if trains && is_early {
         window.fill(&walk, &mut ops);
     }

@@ -1,14 +1,17 @@
 //! Optimizer states, sums of gradients and activations in host memory: they have the bits of states on the device, op by
 //! op, in graphs and profiled, in whatever order a device works. Host memory is one allocation, of the planned size.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
-use zero_core::device::Storage;
+use zero_core::device::{HostOptimizer, Storage};
 use zero_core::model::{Model, Program};
+use zero_cpu::HostThreads;
 use zero_cuda::Cuda;
 use zero_engine::{Engine, RunError};
 use zero_plan::place::State;
-use zero_plan::{Config, Home, Offload, Plan, PlanBuf, Precision, TierBytes, TierKind, Width, prove};
+use zero_plan::{Config, Home, Offload, Plan, PlanBuf, Precision, TierBytes, TierKind, UpdatePlace, Width, prove};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::prelude::*;
 use zero_tests::layout::{CUDA, changed};
@@ -68,7 +71,15 @@ fn on_ranks<R: Send>(
 ) -> Vec<R> {
     PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {config:?}"));
-        let of_rank = |transport: Shared<'_, Cuda>| rank(&mut Engine::new(program, transport));
+        let of_rank = |transport: Shared<'_, Cuda>| {
+            let mut engine = Engine::new(program, transport);
+            if plan.config.updates_on_host() {
+                let threads = NonZeroUsize::new(2).expect("a number that is not 0");
+                let optimizer: Arc<dyn HostOptimizer> = Arc::new(HostThreads::start(threads, "host").expect("threads"));
+                engine.update_on_host(&optimizer);
+            }
+            rank(&mut engine)
+        };
         local::run(plan, |_| false, of_rank).expect("the memory of a tiny model")
     })
 }
@@ -120,6 +131,11 @@ fn with_activations(config: Config) -> Config {
     Config { offload: Offload { activations: TierKind::Host, ..config.offload }, ..config }
 }
 
+/// The same, updated by the host.
+fn on_host(config: Config) -> Config {
+    Config { offload: Offload { update_on: UpdatePlace::Host, ..config.offload }, ..config }
+}
+
 /// Numbers of the orders of work in which a test runs.
 fn seeds() -> core::ops::RangeInclusive<u64> {
     if is_left_out("other orders of work of devices whose hosts keep states") { 1..=2 } else { 1..=20 }
@@ -158,6 +174,38 @@ fn states_in_host_memory_change_no_bit() {
     }
 }
 
+/// Whether the host has the sums, or gets them, and with master copies or without.
+#[test]
+fn updates_on_the_host_change_no_bit() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let layouts = [(1, true), (2, true), (3, false), (3, true), (0, false), (2, false)];
+    for seed in seeds() {
+        let (stage, is_narrow) = layouts[seed as usize % layouts.len()];
+        for (program, has_sums) in [(cuda_program("zero3"), false), (Untied::PROGRAM, true)] {
+            if has_sums == (seed % 2 == 0) {
+                continue;
+            }
+            let config = config(program, stage, is_narrow);
+            // Parameters are tied across pipeline stages, which send one another what their hosts have updated.
+            let is_piped = seed % 4 == 2;
+            let config = if is_piped { changed(config, &["mesh=2x1x2"]) } else { config };
+            pretend::seed(0);
+            let expected = run(program, config, Way::Eager);
+            pretend::seed(seed);
+            let there = on_host(offloaded(config, seed as usize % 4));
+            let there = if has_sums { with_sums(there) } else { there };
+            let there = if seed % 4 < 2 && !is_piped { with_activations(there) } else { there };
+            for way in [Way::Eager, Way::Graphs, Way::Profiled] {
+                let (found, layout) = (run(program, there, way), there.offload);
+                let what = format!("stage {stage}, {layout:?}, narrow {is_narrow}, seed {seed}, {way:?}");
+                assert!(found == expected, "{what}: other bits");
+            }
+        }
+    }
+}
+
 /// A step whose loss is not finite changes no state, in host memory neither; nor do steps that repeat it.
 #[test]
 fn a_step_that_is_not_finite_leaves_states_as_they_were() {
@@ -167,17 +215,22 @@ fn a_step_that_is_not_finite_leaves_states_as_they_were() {
     let program = Untied::PROGRAM;
     for seed in seeds() {
         pretend::seed(seed);
-        on_ranks(program, with_sums(offloaded(config(program, 3, false), 1)), |engine| {
-            for unit in 0..program.plan.units.len() {
-                engine.load(unit, &vec![1e30; program.plan.units[unit].params]);
-            }
-            let before = states(engine);
-            for _ in 0..STEPS {
-                let error = steps(engine, 1).expect_err("an infinite loss");
-                assert!(matches!(error, RunError::NonFinite(_)), "{error}");
-                assert!(states(engine) == before, "seed {seed}: other states");
-            }
-        });
+        let there = |is_narrow| with_sums(offloaded(config(program, 3, is_narrow), 1));
+        let odd = [there(false), on_host(there(true))];
+        let even = [on_host(offloaded(config(program, 3, true), 1)), on_host(there(false))];
+        for config in if seed % 2 == 1 { odd } else { even } {
+            on_ranks(program, config, |engine| {
+                for unit in 0..program.plan.units.len() {
+                    engine.load(unit, &vec![1e30; program.plan.units[unit].params]);
+                }
+                let before = states(engine);
+                for _ in 0..STEPS {
+                    let error = steps(engine, 1).expect_err("an infinite loss");
+                    assert!(matches!(error, RunError::NonFinite(_)), "{error}");
+                    assert!(states(engine) == before, "seed {seed}: other states");
+                }
+            });
+        }
     }
 }
 
@@ -203,7 +256,9 @@ fn a_run_goes_on_with_states_elsewhere() {
         saved.into_iter().next().expect("a rank")
     };
     let (whole, there) = (part(here, None, 6, "whole"), with_sums(offloaded(here, 1)));
-    for (first, second, name) in [(there, here, "off"), (here, there, "on"), (there, there, "both")] {
+    let cases = [(there, here, "off"), (here, there, "on"), (there, there, "both")];
+    let on_host = on_host(offloaded(here, 1));
+    for (first, second, name) in cases.into_iter().chain([(on_host, here, "host"), (there, on_host, "to-host")]) {
         let begun = part(first, None, 3, &format!("{name}-begun"));
         let ended = part(second, Some(&begun), 3, &format!("{name}-ended"));
         for state in State::ALL {
@@ -238,7 +293,8 @@ fn host_memory_is_one_allocation_of_the_planned_size() {
     }
     let program = Untied::PROGRAM;
     let config = config(program, 3, true);
-    let there = with_sums(offloaded(config, 1));
-    let ((at_start, ranks), (with, ranks_with)) = (pinned(program, config), pinned(program, there));
-    assert_eq!((with, ranks_with), (at_start + config.mesh.ranks() as u64, ranks));
+    let (there, (at_start, ranks)) = (with_sums(offloaded(config, 1)), pinned(program, config));
+    for there in [there, on_host(there), on_host(offloaded(config, 1))] {
+        assert_eq!(pinned(program, there), (at_start + config.mesh.ranks() as u64, ranks.clone()));
+    }
 }

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use clap::Args;
 use cores::Cores;
 use zero_core::device::memory_bytes;
+use zero_cpu::{HostThreads, updated_bytes_per_s};
 use zero_plan::DeviceKind;
 use zero_plan::spec::{Size, Spec};
 use zero_ranks::processors::threads;
@@ -100,7 +101,7 @@ fn description(arguments: &MeasureArguments) -> Result<String, CommandError> {
         wanted.iter().map(|((alone, threads), path)| units::Measurement { path, alone, threads: *threads }.build());
     let mut measured = programs.collect::<Result<Vec<_>, CommandError>>()?;
     let mut hardware = match (device, measured.first()) {
-        (DeviceKind::Cuda, Some(program)) => of_gpus(program)?,
+        (DeviceKind::Cuda, Some(program)) => of_gpus(program, cores)?,
         _ => of_cores(cores)?,
     };
     hardware.node.disk = disk::measure(&arguments.disk, hardware.node.devices);
@@ -156,6 +157,7 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
             link: None,
             memory: Some(memory),
             host_link: None,
+            host_updates: None,
             disk: None,
             handover: Some(handover),
         },
@@ -164,14 +166,16 @@ fn of_cores(cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     })
 }
 
-/// The GPUs of this machine, measured by a program for GPUs, without the disk.
-fn of_gpus(program: &units::MeasuredProgram) -> Result<Hardware, CommandError> {
+/// The GPUs of this machine, measured by a program for GPUs, and the updates of its cores, without the disk.
+fn of_gpus(program: &units::MeasuredProgram, cores: NonZeroUsize) -> Result<Hardware, CommandError> {
     say::note("measuring products, copies and links of the GPUs");
     let gpus = program.gpus()?;
     if let Some(Err(why)) = &gpus.link {
         say::note(format_args!("note: these GPUs do not reach one another, so the file has no `link`: {why}"));
     }
-    Ok(Hardware::of_gpus(&gpus, Some(memory()?)))
+    say::note("measuring updates by the cores of the host");
+    let updates = HostThreads::start(cores, "update").map(|threads| updated_bytes_per_s(&threads))?;
+    Ok(Hardware::of_gpus(&gpus, Some(memory()?), Some(updates)))
 }
 
 /// Memory that a run can have on this host.

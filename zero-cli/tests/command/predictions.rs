@@ -201,11 +201,12 @@ fn gpus_that_were_measured_can_be_simulated_on() {
     workspace.said("measure gpu.ron --out here.ron");
     let text = std::fs::read_to_string(workspace.root.join("here.ron")).expect("a file");
     let hardware = Hardware::parse(&text).expect("hardware");
-    let expected = Hardware::of_gpus(&serde_json::from_str(figures).expect("figures"), None);
+    let expected = Hardware::of_gpus(&serde_json::from_str(figures).expect("figures"), None, None);
     assert_eq!((&hardware.device, hardware.node.devices), (&expected.device, 2));
     assert_eq!((hardware.device.memory, hardware.device.attention), (Size::MiB(24_000), Some(0.75)));
     assert_eq!(hardware.node.link, Some(Link { bandwidth: 2.5e10, latency: 5e-6, shared_by: 1 }));
     assert!(hardware.node.disk.is_some() && hardware.node.handover.is_none(), "{text}");
+    assert!(hardware.node.host_updates.is_some_and(|rate| rate > 1e8), "{text}");
     let [unit] = &hardware.measured[..] else { panic!("{text}") };
     assert_eq!((unit.ranks, unit.threads, unit.tokens), (1, 1, 8), "{text}");
     assert_eq!([unit.forward, unit.backward, unit.update].map(|time| time.seconds), [1e-3; 3], "{text}");

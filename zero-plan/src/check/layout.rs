@@ -432,7 +432,7 @@ const fn is_in_blocks(config: &Config, region: &Region) -> bool {
     region.home.is_tier() || is_window && region.bytes > 0
 }
 
-/// Whether a region suits a home. States are in their tier. Mapped gathers are views of contiguous shards, and ranks of
+/// Whether a region suits a home. States are in their tier, and so is the window where the host updates them. Mapped gathers are views of contiguous shards, and ranks of
 /// a host share what they gather from other hosts, even before it is converted. Peers read local gradients, updated
 /// shards of replicas, parcels to another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
@@ -442,6 +442,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Kind::Sums => Some(config.offload.gradients),
         Kind::StoredActivations => Some(config.offload.activations),
         Kind::Parameters if config.offloads_parameters() => Some(config.offload.parameters),
+        Kind::SumsWindow | Kind::ParametersWindow | Kind::StepWords if config.updates_on_host() => Some(TierKind::Host),
         _ => None,
     };
     if let Some(tier) = tier {

@@ -17,7 +17,11 @@ pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
         return Some(rule);
     }
     let (tables, mut kept) = (&own.tables, 0);
+    rules! { own.step_words().end_bytes() <= own.region_bytes(Kind::StepWords) => "step words beyond their room", }
     while kept < Kept::ALL.len() {
+        if let Some(rule) = check_host(own, Kept::ALL[kept]) {
+            return Some(rule);
+        }
         let (mut end, mut unit) = (0, 0);
         while unit < tables.units.len() {
             let pieces =
@@ -144,6 +148,49 @@ const fn turn(own: &Places, unit: usize) -> Place {
     }
     let saved = own.saved(unit, 0);
     Place { len_bytes: output.end_bytes() - saved.offset_bytes, ..saved }
+}
+
+/// If the host updates parameters, what it keeps of units lies apart, and so do the pieces that it gets.
+const fn check_host(own: &Places, kept: Kept) -> BrokenRule {
+    let (tables, mut end, mut unit) = (&own.tables, 0, 0);
+    while tables.config.updates_on_host() && unit < tables.units.len() {
+        let is_here = tables.placements[unit].pipeline_stage == own.at.pipeline;
+        if let Some((_, place)) = own.kept(kept, unit)
+            && own.memory.region(place.region).home.is_tier()
+        {
+            rules! {
+                end <= place.offset_bytes => "states of two units in one place of the host",
+                place.end_bytes() <= own.region_bytes(place.region) => "states beyond the end of the host's memory",
+            }
+            end = place.end_bytes();
+        }
+        let (pieces, mut index) = (if is_here { tables.pieces(unit) } else { 0 }, 0);
+        while index < pieces {
+            if let Some(rule) = check_handed_over(own, kept, unit, index) {
+                return Some(rule);
+            }
+            index += 1;
+        }
+        unit += 1;
+    }
+    None
+}
+
+/// The places of a piece in all slots of the window that the host has.
+const fn check_handed_over(own: &Places, kept: Kept, unit: usize, index: usize) -> BrokenRule {
+    let (slots, mut slot, mut end) = (own.tables.window_slots(own.at.pipeline), 0, 0);
+    while slot < slots {
+        let Some((there, here)) = own.handed_over(kept, unit, Piece { index, slot }) else { return None };
+        rules! {
+            end <= there.offset_bytes => "slots of the host's window that overlap",
+            there.end_bytes() <= own.region_bytes(there.region) => "a piece beyond the end of the host's window",
+            here.len_bytes == there.len_bytes && here.end_bytes() <= own.region_bytes(here.region) =>
+                "a piece for the host beyond the end of its region",
+        }
+        end = there.end_bytes();
+        slot += 1;
+    }
+    None
 }
 
 /// The places of a piece in all slots of the window.

@@ -9,8 +9,15 @@ use crate::schedule::Piece;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowSlot {
     Free,
-    Fetched { unit: usize, index: usize },
-    Updated { unit: usize, index: usize },
+    /// Fetched, or handed over to the host that updates it.
+    Fetched {
+        unit: usize,
+        index: usize,
+    },
+    Updated {
+        unit: usize,
+        index: usize,
+    },
 }
 
 /// The content of a slot for the sums of a bucket.
@@ -24,6 +31,9 @@ pub(super) enum SumsSlot {
 impl Checker<'_, '_> {
     pub(super) const fn fetch(&mut self, unit: usize, piece: Piece) -> BrokenRule {
         let tables = &self.subject.tables;
+        if tables.config.updates_on_host() {
+            return self.take_back(unit, piece);
+        }
         rules! {
             tables.config.updates_in_pieces() => "a fetch of states that are kept on the device",
             piece.slot < tables.window_slots(self.subject.pipeline) => "a fetch into a slot that does not exist",
@@ -38,6 +48,31 @@ impl Checker<'_, '_> {
         None
     }
 
+    /// A store of what the host needs to update a piece.
+    const fn hand_over(&mut self, unit: usize, piece: Piece) -> BrokenRule {
+        let (tables, bucket) = (&self.subject.tables, self.at(unit).bucket);
+        rules! {
+            tables.config.hands_over_pieces() => "a store of a piece that the host has",
+            piece.slot < tables.window_slots(self.subject.pipeline) => "a store into a slot that does not exist",
+            matches!(self.window[piece.slot], WindowSlot::Free) => "a store into a slot in use",
+            piece.index < tables.pieces(unit) => "a store of a piece that does not exist",
+            piece.index == self.units[unit].fetched => "a store of a piece out of turn",
+            self.is_summed(bucket) && self.is_spread(bucket) && self.units[unit].tied == self.is_in_tie(unit) =>
+                "a store of a piece before its gradients are summed",
+        }
+        self.units[unit].fetched += 1;
+        self.window[piece.slot] = WindowSlot::Fetched { unit, index: piece.index };
+        None
+    }
+
+    /// A fetch of parameters that the host has updated.
+    const fn take_back(&mut self, unit: usize, piece: Piece) -> BrokenRule {
+        rules! { self.has_updated(unit, piece) => "a fetch of a piece that is not updated", }
+        self.window[piece.slot] = WindowSlot::Free;
+        self.units[unit].taken_back += 1;
+        if self.units[unit].taken_back == self.subject.tables.pieces(unit) { self.renew(unit) } else { None }
+    }
+
     /// Whether an update has the states that it needs: on the device, or in the window.
     pub(super) const fn take_up(&mut self, unit: usize, piece: Option<Piece>) -> BrokenRule {
         let Some(Piece { index, slot }) = piece else {
@@ -46,27 +81,42 @@ impl Checker<'_, '_> {
         };
         rules! {
             self.subject.tables.config.updates_in_pieces() => "an update of a piece of states that are kept on the device",
-            slot < self.window.len() && self.holds(slot, unit, index) => "an update of a piece that is not fetched",
+            slot < self.subject.tables.window_slots(self.subject.pipeline) && self.holds(slot, unit, index) => "an update of a piece that is not fetched",
+            index == self.units[unit].updated_pieces => "an update of a piece out of turn",
         }
         self.units[unit].updated_pieces += 1;
         self.window[slot] = WindowSlot::Updated { unit, index };
         None
     }
 
+    /// Whether a slot has what the update of a piece needs. If the host has all of it, the slot only has to be free.
     const fn holds(&self, slot: usize, unit: usize, index: usize) -> bool {
-        matches!(self.window[slot], WindowSlot::Fetched { unit: other, index: piece } if other == unit && piece == index)
+        let config = self.subject.tables.config;
+        match self.window[slot] {
+            WindowSlot::Free => config.updates_on_host() && !config.hands_over_pieces(),
+            WindowSlot::Fetched { unit: other, index: piece } => other == unit && piece == index,
+            WindowSlot::Updated { .. } => false,
+        }
     }
 
-    /// Whether an update of a unit was the last: parameters are new once all their pieces are.
+    /// Whether an update of a unit was the last: parameters are new once all their pieces are, and back from the host if that
+    /// updates them.
     pub(super) const fn has_updated_pieces(&self, unit: usize) -> bool {
         let tables = &self.subject.tables;
-        !tables.config.updates_in_pieces() || self.units[unit].updated_pieces == tables.pieces(unit)
+        let is_done = self.units[unit].updated_pieces == tables.pieces(unit);
+        !tables.config.updates_in_pieces() || is_done && !tables.config.updates_on_host()
+    }
+
+    const fn has_updated(&self, unit: usize, piece: Piece) -> bool {
+        piece.slot < self.window.len()
+            && matches!(self.window[piece.slot], WindowSlot::Updated { unit: other, index } if other == unit && index == piece.index)
     }
 
     pub(super) const fn store(&mut self, unit: usize, piece: Piece) -> BrokenRule {
-        let is_updated = piece.slot < self.window.len()
-            && matches!(self.window[piece.slot], WindowSlot::Updated { unit: other, index } if other == unit && index == piece.index);
-        rules! { is_updated => "a store of a piece that is not updated", }
+        if self.subject.tables.config.updates_on_host() {
+            return self.hand_over(unit, piece);
+        }
+        rules! { self.has_updated(unit, piece) => "a store of a piece that is not updated", }
         self.window[piece.slot] = WindowSlot::Free;
         None
     }

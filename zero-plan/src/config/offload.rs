@@ -61,6 +61,23 @@ impl UpdateTime {
     }
 }
 
+/// What updates parameters whose optimizer states are kept in host memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UpdatePlace {
+    /// The device, in a window of its memory: states come to it, and go back.
+    #[default]
+    Device,
+    /// The cores of the host, where the states lie: sums of gradients come to them, and new parameters go back.
+    Host,
+}
+
+impl UpdatePlace {
+    /// Whether the device updates, as in plans of before there was a choice.
+    pub const fn is_device(&self) -> bool {
+        matches!(self, UpdatePlace::Device)
+    }
+}
+
 /// The states that are kept in a slower tier, and the pieces in which they travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Offload {
@@ -82,6 +99,9 @@ pub struct Offload {
     /// When parameters are updated.
     #[serde(skip_serializing_if = "UpdateTime::is_after_step")]
     pub update: UpdateTime,
+    /// What updates them.
+    #[serde(skip_serializing_if = "UpdatePlace::is_device")]
+    pub update_on: UpdatePlace,
 }
 
 impl Offload {
@@ -94,6 +114,7 @@ impl Offload {
         prefetch: 0,
         piece_bytes: 0,
         update: UpdateTime::AfterStep,
+        update_on: UpdatePlace::Device,
     };
 
     /// The largest `prefetch`.
@@ -177,6 +198,17 @@ impl Config {
     /// Whether a step begins with the updates of the step before it, each before the first use of its unit.
     pub const fn updates_at_use(&self) -> bool {
         !self.offload.update.is_after_step()
+    }
+
+    /// Whether the cores of the host update parameters, where their optimizer states are kept.
+    pub const fn updates_on_host(&self) -> bool {
+        !self.offload.update_on.is_device()
+    }
+
+    /// Whether the host needs a piece of something from the device before it updates it: sums of gradients, or parameters of
+    /// which it has no master copy.
+    pub const fn hands_over_pieces(&self) -> bool {
+        self.updates_on_host() && (!self.offloads_gradients() || !self.precision.has_master_copy())
     }
 
     /// Whether moments and master copies are kept in a tier.

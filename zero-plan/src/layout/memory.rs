@@ -59,11 +59,13 @@ pub enum Kind {
     /// Outputs of units and the values that they save, if these are kept in a tier. Units take turns with places in
     /// [`Kind::Activations`] then.
     StoredActivations,
+    /// The settings and the report of a step, if the host updates parameters: it reads them there.
+    StepWords,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 24] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -87,6 +89,7 @@ impl Kind {
         Kind::ParametersWindow,
         Kind::Shards,
         Kind::StoredActivations,
+        Kind::StepWords,
     ];
 
     /// Its name in reports.
@@ -115,6 +118,7 @@ impl Kind {
             Kind::ParametersWindow => "parameter window",
             Kind::Shards => "fetched shards",
             Kind::StoredActivations => "stored activations",
+            Kind::StepWords => "step words",
         }
     }
 
@@ -130,7 +134,7 @@ impl Kind {
             Kind::Master | Kind::MasterWindow => Some(config.precision.master),
             Kind::Optimizer | Kind::OptimizerWindow => Some(config.precision.moments),
             Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => None,
-            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
+            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox | Kind::StepWords => None,
         }
     }
 
@@ -346,6 +350,9 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
         Kind::Sums => config.offload.gradients,
         Kind::Parameters => config.offload.parameters,
         Kind::StoredActivations => config.offload.activations,
+        Kind::SumsWindow | Kind::ParametersWindow | Kind::StepWords if config.updates_on_host() => {
+            config.offload.optimizer
+        }
         _ => TierKind::Device,
     };
     if let Some(tier) = tier.home() {

@@ -4,6 +4,7 @@
 use super::activations::PlacesInTurn;
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, min};
 use crate::config::{Config, Offload};
+use crate::footprint::STEP_WORDS;
 use crate::lines::{BLOCK_ELEMENTS, round_up};
 use crate::mesh::Axis;
 use crate::unit::max;
@@ -177,7 +178,8 @@ impl RegionSizes {
         let zero = config.mesh.zero;
         let owned = if config.shards_optimizer() { self.owned / zero } else { self.owned };
         let states = if config.offloads_optimizer() { tables.kept(owned) } else { owned };
-        let window = if config.offloads_optimizer() { self.window(tables) } else { 0 };
+        let comes = config.offloads_optimizer() && !config.updates_on_host();
+        let window = if comes { self.window(tables) } else { 0 };
         match kind {
             Kind::Parameters if config.offloads_parameters() => tables.kept(self.held / zero),
             Kind::Parameters if config.shards_parameters() => self.held / zero,
@@ -198,16 +200,20 @@ impl RegionSizes {
             Kind::Optimizer => 2 * states,
             Kind::MasterWindow => window,
             Kind::OptimizerWindow => 2 * window,
-            Kind::Sums | Kind::SumsWindow if !config.offloads_gradients() => 0,
+            Kind::Sums if !config.offloads_gradients() => 0,
             Kind::Sums => tables.kept(owned),
+            // Either the sums or their updates come from a tier.
+            Kind::SumsWindow if config.offloads_gradients() == config.updates_on_host() => 0,
             Kind::SumsWindow => self.window(tables),
-            Kind::ParametersWindow if !config.offloads_parameters() => 0,
+            Kind::ParametersWindow if !config.offloads_parameters() && !config.updates_on_host() => 0,
             Kind::ParametersWindow => self.window(tables),
             Kind::Shards => Offload::SHARD_SLOTS * self.shard_slot(tables),
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,
             Kind::Activations => max(self.activation_slots * self.activation_slot_bytes, self.decoding.bytes()),
             Kind::StoredActivations => tables.stored_activations(),
+            Kind::StepWords if config.updates_on_host() => STEP_WORDS * size_of::<u64>(),
+            Kind::StepWords => 0,
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),

@@ -201,7 +201,7 @@ struct OfOp<'a, 'v> {
 
 impl OfOp<'_, '_> {
     fn visit_all(mut self, op: Op) {
-        let at = self.own.at;
+        let (at, on_host) = (self.own.at, self.plan.config.updates_on_host());
         match op {
             Op::Gather { unit, slot } if self.plan.config.gathers_early() => self.gather(unit, slot),
             // Host peers read this shard in their own waits.
@@ -226,11 +226,18 @@ impl OfOp<'_, '_> {
             Op::Combine { bucket, round } => self.sum(Axis::Replica, bucket, round),
             Op::Fold { unit } => self.fold(unit, at),
             Op::Spread { bucket, axis } => self.spread(bucket, axis),
-            // The squares of sums that are kept in a tier are taken as soon as they are there.
-            Op::Agree if self.plan.config.offloads_gradients() => {}
-            Op::Agree => self.agree(),
+            // The squares of sums that are kept in a tier are taken as soon as these are there. The host gets the report.
+            Op::Agree => {
+                if !self.plan.config.offloads_gradients() {
+                    self.agree();
+                }
+                self.note(at, self.own.step_words(), Content::Nothing, 0, true);
+            }
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece: None } => self.update(unit),
+            Op::Update { unit, piece: Some(piece) } if on_host => self.update_on_host(unit, piece),
+            Op::Fetch { unit, piece } if on_host => self.take_back(unit, piece),
+            Op::Store { unit, piece } if on_host => self.hand_over(unit, piece),
             Op::Update { unit, piece: Some(piece) } => self.update_piece(unit, piece),
             Op::Fetch { unit, piece } => self.fetch(unit, piece),
             Op::Store { unit, piece } => self.store(unit, piece),

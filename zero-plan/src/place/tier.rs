@@ -1,6 +1,7 @@
 //! Tier: where pieces of states are kept, and where they are worked on. Never says when they travel.
 
 use super::{Place, Places, State, Stretch};
+use crate::footprint::STEP_WORDS;
 use crate::layout::{Bucket, Kind};
 use crate::lines::{BLOCK_BYTES, BLOCK_ELEMENTS, round_up};
 use crate::schedule::{Op, Piece};
@@ -93,8 +94,12 @@ impl Places<'_> {
         }
     }
 
-    /// A piece of what is kept in a tier; none if this rank has no such state, or has it on the device.
+    /// A piece of what is kept in a tier and comes to the device; none if this rank has no such state, has it on the device, or
+    /// works on it in the tier.
     pub const fn piece_of(&self, of: Kept, unit: usize, piece: Piece) -> Option<PieceOfState> {
+        if self.tables.config.updates_on_host() {
+            return None;
+        }
         let (Some((owned, place)), Some(slot)) = (self.kept(of, unit), self.window_slot(of, piece.slot)) else {
             return None;
         };
@@ -102,6 +107,56 @@ impl Places<'_> {
         let stretch = Stretch { start: owned.start + part.start, len: part.len };
         let kept = self.of_piece(place, unit, piece.index);
         Some(PieceOfState { of, stretch, kept, window: slot.first(kept.len_bytes) })
+    }
+
+    /// The places in the memory of the host and on the device between which a piece of sums or of parameters travels, if the
+    /// host updates it and the device has it; otherwise none.
+    pub const fn handed_over(&self, of: Kept, unit: usize, piece: Piece) -> Option<(Place, Place)> {
+        let config = self.tables.config;
+        let here = match of {
+            Kept::Sums if config.updates_on_host() && !config.offloads_gradients() => self.sums(unit),
+            Kept::State(State::Parameters) if config.updates_on_host() => self.updated(unit),
+            _ => return None,
+        };
+        let here = self.of_piece(here, unit, piece.index);
+        match self.window_slot(of, piece.slot) {
+            Some(slot) => Some((slot.first(here.len_bytes), here)),
+            None => None,
+        }
+    }
+
+    /// Where an update works on a piece: in the window, or where the piece is kept; none if this rank has no such state.
+    pub const fn worked_on(&self, of: Kept, unit: usize, piece: Piece) -> Option<Place> {
+        if let Some((there, _)) = self.handed_over(of, unit, piece) {
+            return Some(there);
+        }
+        if let Some(part) = self.piece_of(of, unit, piece) {
+            return Some(part.window);
+        }
+        let place = match of {
+            Kept::Sums if !self.tables.config.offloads_gradients() => self.sums(unit),
+            // Below stage 3, the state is all that the rank stores, and more than it updates.
+            Kept::State(State::Parameters) => self.updated(unit),
+            _ => match self.kept(of, unit) {
+                Some((_, place)) => place,
+                None => return None,
+            },
+        };
+        Some(self.of_piece(place, unit, piece.index))
+    }
+
+    /// The settings and the report of a step, if an update on the host reads them.
+    pub const fn step_words(&self) -> Place {
+        let words = if self.tables.config.updates_on_host() { STEP_WORDS } else { 0 };
+        self.place(Kind::StepWords, 0, words * size_of::<u64>())
+    }
+
+    /// All that an update on the host needs of the device: sums, and parameters of which the host has no master copy.
+    pub(super) fn given_to_host(&self, unit: usize, piece: Piece) -> impl Iterator<Item = (Kept, Place, Place)> {
+        let has_copy = self.tables.config.precision.has_master_copy();
+        let needs = move |of: &Kept| *of == Kept::Sums || !has_copy;
+        let each = move |of| self.handed_over(of, unit, piece).map(|(there, here)| (of, there, here));
+        Kept::ALL.into_iter().filter(needs).filter_map(each)
     }
 
     /// All states of a piece that are fetched.
@@ -114,10 +169,15 @@ impl Places<'_> {
         self.states_of(unit, piece).filter(|part| part.of != Kept::Sums)
     }
 
-    /// The places in the tier and on the device between which an op moves bytes, at most one for each state.
+    /// The places outside of the device and on it between which an op moves bytes, at most one for each state.
     pub fn trips(&self, op: Op) -> impl Iterator<Item = (Place, Place)> {
-        let (mut fetched, mut stored, mut whole) = (None, None, None);
+        let (mut fetched, mut stored, mut given, mut whole) = (None, None, None, None);
+        let on_host = self.tables.config.updates_on_host();
         match op {
+            Op::Fetch { unit, piece } if on_host => {
+                whole = self.handed_over(Kept::State(State::Parameters), unit, piece)
+            }
+            Op::Store { unit, piece } if on_host => given = Some((unit, piece)),
             Op::Fetch { unit, piece } => fetched = Some((unit, piece)),
             Op::Store { unit, piece } => stored = Some((unit, piece)),
             Op::FetchSums { bucket, .. } | Op::StoreSums { bucket, .. } => {
@@ -131,7 +191,8 @@ impl Places<'_> {
         }
         let fetched = fetched.into_iter().flat_map(|(unit, piece)| self.states_of(unit, piece));
         let stored = stored.into_iter().flat_map(|(unit, piece)| self.updated_states_of(unit, piece));
-        fetched.chain(stored).map(|part| part.blocks()).chain(whole)
+        let given = given.into_iter().flat_map(|(unit, piece)| self.given_to_host(unit, piece));
+        fetched.chain(stored).map(|part| part.blocks()).chain(given.map(|(_, there, here)| (there, here))).chain(whole)
     }
 
     /// The place of a shard that was fetched into a slot, to be gathered.

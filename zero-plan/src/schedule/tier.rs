@@ -5,6 +5,9 @@
 //! there when the norm of the gradients is known. From then on, each update is followed by the store of its piece and
 //! the fetch of the piece that gets its slot next.
 //!
+//! If the host updates parameters, the same window is in its memory, and pieces go the other way: the device stores the sums
+//! of a piece there, and fetches its new parameters after the update. The first stores come once all sums are made.
+//!
 //! If parameters are updated at their use, the updates of a step lie in the next one: those of a unit before it is first
 //! fetched or gathered there, so that pieces travel while the units before it compute.
 
@@ -13,6 +16,16 @@ use super::{Op, Ops, Piece};
 use crate::layout::Tables;
 
 impl Tables<'_> {
+    /// The unit whose parameters are all new on the device after this op, and may be read by other ranks.
+    pub const fn renews(&self, op: Op) -> Option<usize> {
+        let (unit, piece) = match op {
+            Op::Update { unit, piece } if !self.config.updates_on_host() || piece.is_none() => (unit, piece),
+            Op::Fetch { unit, piece } if self.config.updates_on_host() => (unit, Some(piece)),
+            _ => return None,
+        };
+        if self.completes(unit, piece) { Some(unit) } else { None }
+    }
+
     /// Whether the parameters of a unit are all new after an update of this piece of them, or of all.
     pub const fn completes(&self, unit: usize, piece: Option<Piece>) -> bool {
         match piece {
@@ -42,14 +55,14 @@ impl Window {
         Self { slots, unit: 0, index: 0, fetched: 0, updated: 0, ahead: 0 }
     }
 
-    /// Fetches a piece into each slot.
+    /// Brings a piece into each slot.
     pub const fn fill(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
         while self.fetched < self.slots {
             self.fetch(walk, ops);
         }
     }
 
-    /// Fetches the next piece, if there is one.
+    /// Brings the next piece, if there is one, from where it is kept.
     const fn fetch(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
         while self.unit < walk.tables.units.len()
             && (!walk.has(self.unit) || self.index == walk.tables.pieces(self.unit))
@@ -58,7 +71,12 @@ impl Window {
         }
         if self.unit < walk.tables.units.len() {
             let piece = Piece { index: self.index, slot: self.fetched % self.slots };
-            ops.push(Op::Fetch { unit: self.unit, piece });
+            let config = walk.tables.config;
+            if !config.updates_on_host() {
+                ops.push(Op::Fetch { unit: self.unit, piece });
+            } else if config.hands_over_pieces() {
+                ops.push(Op::Store { unit: self.unit, piece });
+            }
             self.index += 1;
             self.fetched += 1;
         }
@@ -83,7 +101,8 @@ impl Window {
         while index < walk.tables.pieces(unit) {
             let piece = Piece { index, slot: self.updated % self.slots };
             ops.push(Op::Update { unit, piece: Some(piece) });
-            ops.push(Op::Store { unit, piece });
+            let on_host = walk.tables.config.updates_on_host();
+            ops.push(if on_host { Op::Fetch { unit, piece } } else { Op::Store { unit, piece } });
             self.updated += 1;
             self.fetch(walk, ops);
             index += 1;

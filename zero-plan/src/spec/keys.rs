@@ -270,6 +270,12 @@ pub const KEYS: &[Key] = &[
             "When parameters are updated: at the end of a step, or each unit just before its first use in the next step, while \
              the units before it compute.",
         ),
+    key!(offload.update_on, any("`Device` or `Host`"), Value("Device"))
+        .only_in_files()
+        .about(
+            "What updates parameters whose optimizer states are in host memory: the device, to which the states come, or the \
+             cores of the host, to which the gradients come. Both compute the same bits.",
+        ),
     key!(host, size!("GiB(64)"), Absent("no budget"))
         .only_in_files()
         .unit("bytes per rank")

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::config::{self, Offload, Often, TierKind, UpdateTime};
+use crate::config::{self, Offload, Often, TierKind, UpdatePlace, UpdateTime};
 
 /// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -97,6 +97,8 @@ pub struct OffloadKeys {
     pub piece: Size,
     /// When parameters are updated.
     pub update: UpdateTime,
+    /// What updates them.
+    pub update_on: UpdatePlace,
 }
 
 impl OffloadKeys {
@@ -107,9 +109,9 @@ impl OffloadKeys {
 
     /// The constants that these keys stand for.
     pub fn config(&self) -> Offload {
-        let Self { optimizer, gradients, parameters, activations, prefetch, piece, update } = *self;
+        let Self { optimizer, gradients, parameters, activations, prefetch, piece, update, update_on } = *self;
         let (prefetch, piece_bytes) = (prefetch as usize, piece.bytes() as usize);
-        Offload { optimizer, gradients, parameters, activations, prefetch, piece_bytes, update }
+        Offload { optimizer, gradients, parameters, activations, prefetch, piece_bytes, update, update_on }
     }
 }
 

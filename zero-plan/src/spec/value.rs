@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::parse::ron;
 use super::{ModelSource, RecomputedUnits, Schedule, Size, Stage, TransportKind, Units};
-use crate::config::{DeviceKind, Often, OptimizerKind, TierKind, UpdateTime, Width};
+use crate::config::{DeviceKind, Often, OptimizerKind, TierKind, UpdatePlace, UpdateTime, Width};
 use crate::mesh::Axis;
 
 /// A value that can be read.
@@ -47,6 +47,7 @@ impl Number for TierKind {}
 impl Number for TransportKind {}
 impl Number for Units {}
 impl Number for UpdateTime {}
+impl Number for UpdatePlace {}
 impl Number for Width {}
 impl Number for bool {}
 

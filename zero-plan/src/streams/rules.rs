@@ -127,6 +127,14 @@ impl Rules<'_, '_> {
             }
             // It gathers parameters that this rank has updated, too; all reads of the replica came before that update.
             Op::Gather { .. } => self.updated,
+            // The host has updated parameters once these have come back.
+            Op::Send { parcel: Parcel::TiedParameters, .. } if self.updates_on_host() => self.updated,
+            // Publications are counted in one order.
+            Op::Receive { parcel: Parcel::TiedParameters, .. }
+                if self.updates_on_host() && self.tables.config.shards_optimizer() =>
+            {
+                self.updated
+            }
             // Replicas are gathered for the next pass, which begins after this one has ended in all streams.
             Op::Wait { unit } if self.tables.config.shards_parameters() => match self.seen.gathers[unit] {
                 Some((gather, _)) => Some(gather),
@@ -165,9 +173,19 @@ impl Rules<'_, '_> {
             Op::Agree => self.reduced,
             // The last momentum is after all updates that still read the place where directions go.
             Op::Spread { axis, .. } if self.tables.config.spreads_directions(axis) => self.directed,
+            // The first pieces go to the host once all sums are made; it updates them once those that it keeps are there.
+            Op::Store { piece: Piece { slot, .. }, .. } if self.updates_on_host() && self.window[slot].is_none() => {
+                self.reduced
+            }
+            Op::Update { piece: Some(Piece { slot, .. }), .. }
+                if self.updates_on_host() && self.window[slot].is_none() =>
+            {
+                self.stored
+            }
             // The first pieces are fetched once all sums are stored.
             Op::Fetch { piece: Piece { slot, .. }, .. } if self.window[slot].is_none() => self.stored,
-            // A piece is fetched after the store that made its slot free, updated after its fetch, and stored after that.
+            // A piece is fetched after the store that made its slot free, updated after its fetch, and stored after that. If the host
+            // updates it, store and fetch change places.
             Op::Fetch { piece: Piece { slot, .. }, .. }
             | Op::Update { piece: Some(Piece { slot, .. }), .. }
             | Op::Store { piece: Piece { slot, .. }, .. } => self.window[slot],
@@ -206,7 +224,9 @@ impl Rules<'_, '_> {
                 self.seen.spreads[bucket] = Some(at);
             }
             Op::Momentum { .. } => self.directed = Some(at),
-            Op::Update { .. } | Op::Receive { parcel: Parcel::TiedParameters, .. } => self.updated = Some(at),
+            Op::Update { .. } if !self.updates_on_host() => self.updated = Some(at),
+            Op::Fetch { .. } if self.updates_on_host() => self.updated = Some(at),
+            Op::Receive { parcel: Parcel::TiedParameters, .. } => self.updated = Some(at),
             Op::Receive { parcel: Parcel::Activations, .. } => self.arrived[0] = Some(at),
             Op::Receive { parcel: Parcel::Gradients, .. } => self.arrived[1] = Some(at),
             Op::Reduce { bucket, .. } => {
@@ -255,6 +275,10 @@ impl Rules<'_, '_> {
 
     const fn touches_sums(&self, op: Op, bucket: usize) -> bool {
         self.is_summed_by(op, bucket) || matches!(op, Op::Spread { .. } | Op::FetchSums { .. } | Op::StoreSums { .. })
+    }
+
+    const fn updates_on_host(&self) -> bool {
+        self.tables.config.updates_on_host()
     }
 
     const fn has_streams(&self) -> bool {

@@ -121,6 +121,10 @@ pub struct Node {
     /// The link of each GPU to that memory, for states that are kept there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_link: Option<HostLink>,
+    /// Bytes per second that the cores of the host read and write while they update parameters that it keeps, for all GPUs of
+    /// the node together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_updates: Option<f64>,
     /// The disk to which checkpoints are written, and on which states are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRates>,
@@ -256,8 +260,9 @@ impl Hardware {
         if problems.is_empty() { Ok(hardware) } else { Err(problems) }
     }
 
-    /// The GPUs of a machine as a program has measured them; `memory` is the machine's own memory.
-    pub fn of_gpus(gpus: &GpuFigures, memory: Option<Size>) -> Self {
+    /// The GPUs of a machine as a program has measured them; `memory` is the machine's own memory, and `host_updates` how fast
+    /// its cores update, as in [`Node::host_updates`].
+    pub fn of_gpus(gpus: &GpuFigures, memory: Option<Size>, host_updates: Option<f64>) -> Self {
         let [f32, bf16] = gpus.multiplied_per_s;
         let device = DeviceFigures {
             name: gpus.name.clone(),
@@ -283,7 +288,15 @@ impl Hardware {
         Self {
             name: format!("this machine, {} x {}", gpus.devices, gpus.name),
             device,
-            node: Node { devices: gpus.devices, link, memory, host_link, disk: None, handover: None },
+            node: Node {
+                devices: gpus.devices,
+                link,
+                memory,
+                host_link,
+                host_updates: host_updates.map(rounded),
+                disk: None,
+                handover: None,
+            },
             network: None,
             measured: Vec::new(),
         }
@@ -297,6 +310,11 @@ impl Hardware {
             TierKind::Host => self.node.host_link.map(|link| link.of_device()),
             TierKind::Disk => self.node.disk.and_then(|disk| disk.direct),
         }
+    }
+
+    /// Bytes per second of each device's share of the host's cores, while those of all devices update.
+    pub fn host_updates_of_device(&self) -> Option<f64> {
+        self.node.host_updates.map(|rate| rate / self.node.devices as f64)
     }
 
     /// Makes the disk, and the links of devices to the host, this many times as fast.

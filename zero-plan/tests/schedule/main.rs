@@ -6,7 +6,8 @@
 //! an op looks at the wrong bytes. `reshard` cuts tensors at random; `relayout` moves the states of a plan to those of
 //! another and back. `orders` has schedules written out by hand and the published costs of pipelines. `traffic`,
 //! `traffic_by_op` and `prefetch` compare the schedule with formulas; `constants`, `bounds` and `budget` test constants
-//! and build errors, `tiers` is about states that are kept outside the device, and `fingerprints` pins those of the plans of
+//! and build errors, `tiers` is about states that are kept outside the device, `on_host` about
+//! those that the host updates, and `fingerprints` pins those of the plans of
 //! all specs.
 
 mod activations;
@@ -18,6 +19,7 @@ mod fingerprints;
 mod layout;
 mod model;
 mod mutants;
+mod on_host;
 mod orders;
 mod places;
 mod prefetch;

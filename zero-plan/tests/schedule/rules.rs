@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use zero_plan::{Axis, Config, Offload, Op, Pass, Plan, Recompute, TierKind, UpdateTime};
+use zero_plan::{
+    Axis, Config, Offload, Op, Pass, Plan, Recompute, TierKind, TransportKind, UpdatePlace, UpdateTime, Width,
+};
 
-use crate::model::{Model, ON_DISK, config, mesh, small_models};
+use crate::model::{Model, ON_DISK, config, mesh, precision, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
 use crate::tiers;
 
@@ -78,9 +80,21 @@ fn every_rule_of_schedules_refuses_something() {
         Model::new(config, &[4, 5, 6, 0], None)
     };
     let turning = [of_activations(2, Recompute::None), of_activations(1, Recompute::Every(1))];
+    // Updates on the host of a GPU, which has the sums, or gets them.
+    let on_host = |gradients, params| {
+        let offload = Offload { optimizer: TierKind::Host, gradients, update_on: UpdatePlace::Host, ..ON_DISK };
+        let config = Config { offload, precision: precision(params, Width::F32), ..config(2) };
+        Model::new(
+            Config { mesh: mesh(1, 1, 1), ..config },
+            &[9000, 7, 0],
+            Some(0).filter(|_| gradients == TierKind::Device),
+        )
+        .on_gpus(TransportKind::Peer)
+    };
+    let hosts = [on_host(TierKind::Device, Width::F32), on_host(TierKind::Host, Width::BF16)];
     let mut met = BTreeSet::new();
     let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards, later, shards_later];
-    let others = others.into_iter().chain(turning);
+    let others = others.into_iter().chain(turning).chain(hosts);
     for model in small_models().into_iter().chain(others) {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {

@@ -59,12 +59,16 @@ impl Device for Cpu {
             keep_scraps();
             return Ok(work(Self { threads, ..self }));
         }
-        let name = name.to_owned();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
-        let pool = pool.thread_name(move |index| format!("{name}.{index}")).start_handler(|_| keep_scraps()).build();
-        let pool = pool.map_err(|error| DeviceError::system("start a thread")(std::io::Error::other(error)))?;
-        Ok(pool.install(|| work(Self { threads, ..self })))
+        Ok(pool(threads, name)?.install(|| work(Self { threads, ..self })))
     }
+}
+
+/// Threads that share work, called `name` and a number.
+pub(super) fn pool(threads: NonZeroUsize, name: &str) -> Result<rayon::ThreadPool, DeviceError> {
+    let name = name.to_owned();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).stack_size(STACK_BYTES);
+    let pool = pool.thread_name(move |index| format!("{name}.{index}")).start_handler(|_| keep_scraps()).build();
+    pool.map_err(|error| DeviceError::system("start a thread")(std::io::Error::other(error)))
 }
 
 impl Storage for Cpu {

@@ -10,7 +10,7 @@
 //!   are chosen at run time. `features` names the properties of a processor that decide bits.
 //! - `attention`, `norm`, `norm_heads`, `rotary`, `embedding`, `gate`, `activation`, `cross_entropy` and
 //!   `squared_error` are the ops of layers, a file for each family. `reduce`, `tree_sum`, `optimizer`, `muon` and
-//!   `stored` are the ops at the end of a step.
+//!   `stored` are the ops at the end of a step, and `host_update` does the last of them for a GPU.
 //! - `widths` lists the ops that this crate compiles in each width.
 //!
 //! # What is always true
@@ -40,6 +40,7 @@ mod features;
 mod few_rows;
 mod gate;
 mod gemm;
+mod host_update;
 #[cfg(test)]
 mod layer_tests;
 mod linear;
@@ -77,6 +78,7 @@ pub use embedding::{embed, embed_backward};
 pub use few_rows::{are_few, few_rows};
 pub use gate::{gate, gate_backward};
 pub use gemm::{matmul, matmul_with};
+pub use host_update::{HostThreads, updated_bytes_per_s};
 pub use linear::{ThenBlock, linear};
 pub use matrix::StridedMatrix;
 pub use matrix_mut::MatrixMut;

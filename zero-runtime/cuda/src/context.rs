@@ -3,13 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys as cu;
+use zero_core::device::HostCall;
 use zero_plan::{Parcel, Stream};
 
 use super::error::CudaError;
@@ -70,6 +71,8 @@ pub(super) struct DeviceContext {
     pub taken: KnownMemory,
     /// Whether a queue waits for an event that never comes.
     is_abandoned: AtomicBool,
+    /// What queues make the host do.
+    calls: OnceLock<Vec<HostCall>>,
 }
 
 // SAFETY: any thread may use the driver's handles, and the driver orders calls itself.
@@ -105,6 +108,7 @@ impl DeviceContext {
             failure: OnceLock::new(),
             taken: KnownMemory::default(),
             is_abandoned: AtomicBool::new(false),
+            calls: OnceLock::new(),
         })
     }
 
@@ -253,6 +257,27 @@ impl DeviceContext {
         self.check("cuStreamWaitEvent", status)
     }
 
+    /// Keeps what queues make the host do, once.
+    pub fn keep_calls(&self, calls: Vec<HostCall>) {
+        assert!(self.calls.set(calls).is_ok(), "a device whose calls are kept already");
+    }
+
+    /// Makes the host do one of its calls after all earlier work of a queue.
+    pub fn call_host(&self, call: usize, queue: usize) -> Result<(), CudaError> {
+        /// Makes a call. A panic ends the process, because the driver could not go on after it.
+        extern "C" fn make(call: *mut c_void) {
+            // SAFETY: the address of a call of a context, which keeps it until its queues are empty.
+            let call = unsafe { &*call.cast_const().cast::<HostCall>() };
+            call();
+        }
+        let call: *const HostCall =
+            &raw const self.calls.get().expect("calls that are kept before the first step")[call];
+        let launch = self.libraries.driver.cuLaunchHostFunc;
+        // SAFETY: a queue of this context, and a function of the type that the driver calls with this address.
+        let status = unsafe { launch(self.streams[queue], Some(make), call.cast_mut().cast()) };
+        self.check("cuLaunchHostFunc", status)
+    }
+
     /// Waits on the host for the last record of an event.
     pub fn await_event(&self, event: cu::CUevent) -> Result<(), CudaError> {
         // SAFETY: an event of this context.
@@ -387,6 +412,8 @@ impl Drop for DeviceContext {
     fn drop(&mut self) {
         let driver = &self.libraries.driver;
         if self.handle.is_null() || !self.settle() {
+            // A queue may still make one of its calls.
+            std::mem::forget(self.calls.take());
             return;
         }
         // SAFETY: all are of this context, were made by `begin`, and are not used afterwards. A failure cannot be reported to anybody.

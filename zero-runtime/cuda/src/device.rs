@@ -30,8 +30,8 @@ use super::squared_error::{squared_error, squared_error_backward};
 use super::sums::{add_mean, agree, reduce, squares};
 use zero_core::device::{
     AdamW, Agreement, AttentionShape, Carried, Communicator, Counts, DecayRun, Device, DeviceDescription, DeviceError,
-    Element, Failure, GoesOn, Group, HyperBlock, Kernels, Mark, Matrix, Nonlinearity, Queues, ReportBlock, Rotary,
-    Segment, SharedParts, Storage, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
+    Element, Failure, GoesOn, Group, HostCall, HyperBlock, Kernels, Mark, Matrix, Nonlinearity, Queues, ReportBlock,
+    Rotary, Segment, SharedParts, Storage, Stored, StoredMut, Strided, StridedMut, Then, Weights, Write,
 };
 use zero_core::view::{View, ViewMut};
 
@@ -160,6 +160,14 @@ impl Queues for Cuda {
             made.push(self.context.event()?);
         }
         Ok(())
+    }
+
+    fn keep_calls(&self, calls: Vec<HostCall>) {
+        self.context.keep_calls(calls);
+    }
+
+    fn call_host(&self, call: usize) {
+        self.call(("host", call), || self.context.call_host(call, self.queue()));
     }
 
     fn enter(&self, queue: usize) {

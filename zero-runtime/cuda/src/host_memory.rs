@@ -64,7 +64,8 @@ impl Drop for Pinned {
 /// Pinned memory of states. It has one address, for the host and for all devices: CUDA calls this unified addressing.
 pub(super) struct HostMemory(ManuallyDrop<Pinned>);
 
-// SAFETY: the host never reads or writes it after it was made; the driver orders the device's accesses and its release.
+// SAFETY: the host reads and writes it after it was made only in calls of the device's queues; the driver orders all
+// accesses, and its release.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}

@@ -94,6 +94,7 @@ functions! {
         cuStreamWaitValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> CallStatus;
         cuStreamWriteValue32_v2: fn(cu::CUstream, cu::CUdeviceptr, u32, c_uint) -> CallStatus;
         cuStreamWaitEvent: fn(cu::CUstream, cu::CUevent, c_uint) -> CallStatus;
+        cuLaunchHostFunc: fn(cu::CUstream, cu::CUhostFn, *mut c_void) -> CallStatus;
         cuEventCreate: fn(*mut cu::CUevent, c_uint) -> CallStatus;
         cuEventDestroy_v2: fn(cu::CUevent) -> CallStatus;
         cuEventRecord: fn(cu::CUevent, cu::CUstream) -> CallStatus;

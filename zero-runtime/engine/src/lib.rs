@@ -7,8 +7,8 @@
 //! numbers of a step. `parameters` fills and reads parameters and their states, `queues` follows the streams of a plan
 //! on a device that has queues, `checkpoint` reads states for writing and sets them again, `diagnose` finds where a
 //! number went wrong, `record` notes when ops begin and end, `rehearsal` prepares a device, `calls` makes sure that all
-//! ranks make the same calls. `tier` follows the streams of a plan that keeps states on disk, and `host` carries those
-//! that the host of a device keeps.
+//! ranks make the same calls. `tier` follows the streams of a plan that keeps states on disk, `host` carries those
+//! that the host of a device keeps, and `on_host` has its cores update them.
 //!
 //! `Engine::execute` says what an op does; for ops that communicate, `collectives` does. An op that calls a function of
 //! a unit finds it in [`zero_core::layer::UnitCode`]. A new op is an arm of that match, on views of the places that
@@ -47,6 +47,7 @@ mod compute;
 mod diagnose;
 mod evaluation;
 mod host;
+mod on_host;
 mod parameters;
 mod queues;
 mod record;
@@ -71,6 +72,7 @@ pub use update::Hyper;
 use batch::IdMisfit;
 use calls::ExchangeReason;
 use collectives::Share;
+use on_host::HostCalls;
 use queues::AwaitedOps;
 use tier::TierOfRank;
 use update::UpdatedStretch;
@@ -131,6 +133,8 @@ pub struct Engine<'p, D: Device, T> {
     awaited: AwaitedOps,
     /// Whether weight decay applies to embeddings.
     decays_embeddings: bool,
+    /// What the host updates, if it updates parameters.
+    host_calls: HostCalls,
     /// Whether the device receives each step op by op.
     is_eager: bool,
     agreement: Agreement,
@@ -192,6 +196,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             segments: update::segments(program, &arena.places(), true),
             awaited: AwaitedOps::new(arena.pipeline_stage()),
             decays_embeddings: true,
+            host_calls: HostCalls::new(),
             is_eager: false,
             agreement: Agreement::of(plan),
             exchanged: vec![0.0; plan.agreed_values() * plan.config.mesh.ranks()],
@@ -215,7 +220,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
 
     /// Sets whether weight decay applies to embeddings, as it does by default. They are the tables of
     /// [`zero_core::layer::Tensors::embedding`], and so a head that is tied to one.
+    ///
+    /// # Panics
+    /// After [`Engine::update_on_host`].
     pub fn decay_embeddings(&mut self, decay: bool) {
+        assert!(self.host_calls.is_empty(), "the host knows already what decays");
         self.decays_embeddings = decay;
         self.segments = update::segments(self.program, &self.arena.places(), decay);
     }

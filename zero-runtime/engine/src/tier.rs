@@ -329,7 +329,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let places = self.arena.places();
         let Some((stretch, place)) = places.kept(kept, unit) else { return Ok(()) };
         let element = place.len_bytes / stretch.len;
-        if !self.arena.memory().region(place.region).home.is_tier() {
+        // A device reads and writes what its host updates where that lies.
+        if !self.arena.memory().region(place.region).home.is_tier() || self.plan.config.updates_on_host() {
             let start = elements.start - stretch.start;
             return each(place.cut(start * element, elements.len() * element), elements);
         }

@@ -62,9 +62,9 @@ impl Hyper {
 /// A stretch of a flat buffer that this rank updates by one op, counted from the start of the part that it owns.
 #[derive(Clone, Debug)]
 pub(super) struct UpdatedStretch {
-    start: usize,
+    pub(super) start: usize,
     /// Its runs with and without weight decay; a single run if it is part of a matrix.
-    runs: Vec<DecayRun>,
+    pub(super) runs: Vec<DecayRun>,
     /// The matrix that contains it, if that matrix is made orthogonal.
     of_matrix: Option<HiddenMatrix>,
 }
@@ -195,6 +195,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let values = self.plan.agreed_values();
         let (all, hyper, report) = (self.arena.all_words(values), self.arena.hyper(), self.arena.report_mut());
         self.ranks.device.agree(&self.agreement, all, hyper, report);
+        if self.plan.config.updates_on_host() {
+            // SAFETY: only calls of the host read them, all of which come between two agreements in this queue.
+            let words = unsafe { self.arena.bytes_mut(self.arena.places().step_words()) };
+            self.ranks.device.copy(words, self.arena.hyper_and_report());
+        }
     }
 
     /// Adds the sums of gradients of a unit's matrices to their momentum, and replaces the sums by directions.
@@ -254,6 +259,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// Updates the parameters whose optimizer state this rank keeps: all of them, or the piece whose state is in the
     /// window.
     pub(super) fn update(&mut self, unit: usize, piece: Option<Piece>) {
+        if let Some(piece) = piece.filter(|_| self.plan.config.updates_on_host()) {
+            return self.update_by_host(unit, piece);
+        }
         let part = piece.map(|piece| self.arena.places().piece(unit, piece.index).elements());
         let is_meant = |stretch: &&UpdatedStretch| part.as_ref().is_none_or(|part| part.contains(&stretch.start));
         for stretch in self.segments[unit].iter().filter(is_meant) {
@@ -305,21 +313,21 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         elements(place, self.arena.width(place), Stretch { start: stretch.start, len: stretch.len() })
     }
 
-    /// The place of a stretch of a state: where the state is kept, or in the slot of the window that has its piece.
+    /// The place of a stretch of a state: where the state is kept, or where its piece is worked on.
     fn worked_on(&self, kept: Kept, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Option<Place> {
         let places = self.arena.places();
-        let travels = piece.and_then(|piece| Some((piece, places.piece_of(kept, unit, piece)?.window)));
-        let Some((piece, window)) = travels else {
+        let Some(piece) = piece else {
             return places.kept(kept, unit).map(|(_, place)| self.cut(place, stretch));
         };
+        let whole = places.worked_on(kept, unit, piece)?;
         let start = stretch.start - places.piece(unit, piece.index).start;
-        Some(elements(window, self.arena.width(window), Stretch { start, len: stretch.len() }))
+        Some(elements(whole, self.arena.width(whole), Stretch { start, len: stretch.len() }))
     }
 
     /// The place of the sums of a stretch.
     fn summed(&self, unit: usize, stretch: &UpdatedStretch, piece: Option<Piece>) -> Place {
-        let in_window = self.worked_on(Kept::Sums, unit, stretch, piece);
-        in_window.unwrap_or_else(|| self.cut(self.arena.places().sums(unit), stretch))
+        let in_pieces = self.worked_on(Kept::Sums, unit, stretch, piece);
+        in_pieces.unwrap_or_else(|| self.cut(self.arena.places().sums(unit), stretch))
     }
 
     /// The place of a stretch of a moment.
@@ -334,9 +342,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let state = |place: Place| -> StoredMut<_> { unsafe { self.arena.stored_mut(place) } };
         let master = self.worked_on(Kept::State(State::Master), unit, stretch, piece).map(state);
         // Below stage 3, the state is all that the rank stores, and more than it updates.
-        let params = match self.plan.config.offloads_parameters() {
-            true => self.worked_on(Kept::State(State::Parameters), unit, stretch, piece),
-            false => Some(self.cut(self.arena.places().updated(unit), stretch)),
+        let params = match piece {
+            Some(_) => self.worked_on(Kept::State(State::Parameters), unit, stretch, piece),
+            None => Some(self.cut(self.arena.places().updated(unit), stretch)),
         };
         Weights { params: state(params.expect("parameters of what is updated")), master }
     }

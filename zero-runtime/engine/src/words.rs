@@ -24,6 +24,8 @@ pub(super) trait StepWords<D> {
     fn report(&self) -> View<'_, D, ReportBlock>;
     /// The same, to write.
     fn report_mut(&self) -> ViewMut<'_, D, ReportBlock>;
+    /// Both, as bytes.
+    fn hyper_and_report(&self) -> View<'_, D, u8>;
     /// The first `len` words of this rank, for the other ranks: the sum of its losses, then the squares of each unit.
     fn own_words(&self, len: usize) -> View<'_, D, f64>;
     /// The same, to write.
@@ -49,6 +51,10 @@ impl<D: Device> StepWords<D> for Arena<'_, D> {
 
     fn report_mut(&self) -> ViewMut<'_, D, ReportBlock> {
         words_mut(self, REPORT, 1)
+    }
+
+    fn hyper_and_report(&self) -> View<'_, D, u8> {
+        words(self, 0, OWN)
     }
 
     fn own_words(&self, len: usize) -> View<'_, D, f64> {

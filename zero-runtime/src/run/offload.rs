@@ -1,26 +1,40 @@
 //! Offload: gives each rank the file in which it keeps the states that its plan has on disk, and says where states are
 //! kept. Never decides what is kept where.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::output::say;
 use super::train::RankEngine;
 use crate::error::Error;
-use zero_core::device::Device;
+use zero_core::device::{Device, HostOptimizer};
 use zero_core::lost::Lost;
+use zero_cpu::HostThreads;
 use zero_files::tier::{StateFolder, TierError};
 use zero_plan::{Bytes, Config, Home, Plan, TierKind};
 
-/// Makes the file of this rank in a folder, if the plan keeps states on disk. First all ranks look whether their host has
+/// Makes the file of this rank in a folder, if the plan keeps states on disk, and starts threads of the host if that updates
+/// parameters. First all ranks look whether their host has
 /// room for all of its ranks, and only then allocate. Every rank must call it.
 ///
 /// # Errors
 /// Z0396 to Z0399, of the first rank that has one; on other ranks, the end of that rank.
-pub fn keep_states<D: Device>(engine: &mut RankEngine<D>, folder: Option<&Path>) -> Result<(), Error> {
+pub fn keep_states<D: Device>(
+    engine: &mut RankEngine<D>,
+    folder: Option<&Path>,
+    threads: NonZeroUsize,
+) -> Result<(), Error> {
     let (plan, rank) = (engine.plan(), engine.arena().rank());
     let most = |home| (0..plan.config.mesh.ranks()).map(|rank| bytes_of(plan, rank, home)).max().unwrap_or(0);
     if rank == 0 && most(Home::Host) > 0 {
-        say(&format!("offload: up to {} a rank in pinned memory of its host\n\n", Bytes(most(Home::Host))));
+        let updates = if plan.config.updates_on_host() { ", which updates parameters" } else { "" };
+        let most = Bytes(most(Home::Host));
+        say(&format!("offload: up to {most} a rank in pinned memory of its host{updates}\n\n"));
+    }
+    if plan.config.updates_on_host() {
+        let optimizer: Arc<dyn HostOptimizer> = Arc::new(HostThreads::start(threads, &format!("update {rank}"))?);
+        engine.update_on_host(&optimizer);
     }
     let Some(path) = folder.filter(|_| plan.config.offload.uses(TierKind::Disk)) else { return Ok(()) };
     let bytes = |rank: usize| bytes_of(plan, rank, Home::Disk);

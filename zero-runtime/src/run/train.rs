@@ -155,7 +155,8 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     let mut profiler = arguments.profile.as_deref().map(|path| Profiler::new(&mut engine, path)).transpose()?;
     engine.decay_embeddings(!arguments.no_decay_embeddings);
     engine.run_eagerly(arguments.eager);
-    keep_states(&mut engine, arguments.offload.as_deref())?;
+    let threads = Threads::new(arguments.threads, engine.plan()).per_rank;
+    keep_states(&mut engine, arguments.offload.as_deref(), threads)?;
     alike::ready(&mut engine)?;
     let (done, publication) = resume(&mut engine, job)?;
     let mut saving = Saving::new(scope, job, &mut engine, store, &publication);

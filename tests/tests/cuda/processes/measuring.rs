@@ -29,7 +29,7 @@ fn figures_of_gpus_describe_hardware() {
         return;
     }
     let gpus = measured(if pretend::is_hardware() { "0" } else { "0,1,1" });
-    let hardware = Hardware::of_gpus(&gpus, None);
+    let hardware = Hardware::of_gpus(&gpus, None, None);
     assert_eq!((hardware.device.kind, hardware.node.link.is_some()), (Processor::Gpu, gpus.devices > 1), "{gpus:?}");
     let (memory, reserved) = (hardware.device.memory.bytes(), hardware.device.reserved.bytes());
     assert!(0 < reserved && reserved < memory, "{gpus:?}");

@@ -24,6 +24,44 @@ impl OfOp<'_, '_> {
         }
     }
 
+    /// Reads what the host needs of a piece, and writes it to the memory of the host.
+    pub(super) fn hand_over(&mut self, unit: usize, piece: Piece) {
+        for (of, there, here) in self.own.given_to_host(unit, piece).collect::<Vec<_>>() {
+            self.note_part(unit, piece, of, here, false, false);
+            self.note_part(unit, piece, of, there, false, true);
+        }
+    }
+
+    /// Reads the parameters of a piece that the host has updated, and writes them to the device.
+    pub(super) fn take_back(&mut self, unit: usize, piece: Piece) {
+        let params = Kept::State(State::Parameters);
+        let Some((there, here)) = self.own.handed_over(params, unit, piece) else { return };
+        self.note_part(unit, piece, params, there, true, false);
+        self.note_part(unit, piece, params, here, true, true);
+    }
+
+    /// Reads the settings and the report of a step, the sums of a piece, and its states, all of which the host has, and writes its
+    /// states and parameters.
+    pub(super) fn update_on_host(&mut self, unit: usize, piece: Piece) {
+        let (own, has_copy) = (self.own, self.plan.config.precision.has_master_copy());
+        self.note(own.at, own.step_words(), Content::Nothing, 0, false);
+        for of in Kept::ALL {
+            let Some(place) = own.worked_on(of, unit, piece) else { continue };
+            if !has_copy || of != Kept::State(State::Parameters) {
+                self.note_part(unit, piece, of, place, false, false);
+            }
+            if of != Kept::Sums {
+                self.note_part(unit, piece, of, place, true, true);
+            }
+        }
+    }
+
+    /// Reads or writes a piece of sums or of a state at a place.
+    fn note_part(&mut self, unit: usize, piece: Piece, of: Kept, place: Place, is_updated: bool, writes: bool) {
+        let start = self.own.owned(unit).start + self.own.piece(unit, piece.index).start;
+        self.note_elements(unit, of, start, place, is_updated, writes);
+    }
+
     /// Reads the sums of a piece, and reads and writes its parameters and states: in the window, or where they lie.
     pub(super) fn update_piece(&mut self, unit: usize, piece: Piece) {
         let own = self.own;
@@ -123,13 +161,17 @@ impl OfOp<'_, '_> {
 
     /// Reads or writes a piece of a state at one of its places.
     fn note_piece(&mut self, unit: usize, part: &PieceOfState, place: Place, is_updated: bool, writes: bool) {
-        let PieceOfState { of, stretch, .. } = *part;
+        self.note_elements(unit, part.of, part.stretch.start, place, is_updated, writes);
+    }
+
+    /// The same from element `start` of the flat buffer on.
+    fn note_elements(&mut self, unit: usize, of: Kept, start: usize, place: Place, is_updated: bool, writes: bool) {
         let content = match of {
             Kept::Sums => self.updates_by(unit),
             Kept::State(State::Parameters) => Content::Parameters { unit: self.owner(unit), is_updated },
             Kept::State(state) => Content::State { state, unit, is_updated },
         };
-        self.note(self.own.at, place, content, self.bytes(place.region, stretch.start), writes);
+        self.note(self.own.at, place, content, self.bytes(place.region, start), writes);
     }
 }
 

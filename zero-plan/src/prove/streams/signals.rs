@@ -156,8 +156,10 @@ impl QueuedSoFar {
 
     /// The counts that an op raises when it is done.
     pub fn ends(&mut self, plan: &Plan, op: Op, position: &Position) -> [Option<SignalCount>; 2] {
+        if let Some(unit) = plan.tables().renews(op) {
+            return [self.publish(plan, unit), None];
+        }
         match op {
-            Op::Update { unit, piece } if plan.tables().completes(unit, piece) => [self.publish(plan, unit), None],
             Op::Reduce { bucket, .. } => {
                 let times = self.raise(SignalCount::Offered);
                 (self.offered[bucket], self.staged[staging_of(plan, bucket)]) = (times, times);

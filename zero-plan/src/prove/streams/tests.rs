@@ -7,7 +7,7 @@ use super::*;
 use crate::build::PlanBuf;
 use crate::config::{
     Config, DeviceKind, Offload, Often, OptimizerKind, Order, Precision, Recompute, TierKind, TransportKind,
-    UpdateTime, Width,
+    UpdatePlace, UpdateTime, Width,
 };
 use crate::layout::Kind;
 use crate::mesh::{Coordinates, Mesh};
@@ -96,6 +96,17 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
         if stage >= 2 {
             let offload = Offload { gradients: TierKind::Host, ..tier };
             add(Config { offload, micro_batches: 2, bucket_bytes: 1, ..base }, &[9000, 7, 5000, 4200, 60], false);
+        }
+        let on_host = Offload { update_on: UpdatePlace::Host, ..tier };
+        let copied = Precision { master: Width::F32, ..narrow };
+        add(Config { offload: on_host, ..base }, &[9000, 7, 5000], false);
+        add(Config { offload: on_host, precision: copied, micro_batches: 2, ..base }, &[9000, 7, 0], true);
+        add(Config { offload: on_host, mesh: mesh(2, 2, 1), micro_batches: 2, ..base }, &[9000, 70, 90, 0], true);
+        if stage >= 2 {
+            let offload = Offload { gradients: TierKind::Host, ..on_host };
+            let of_sums = Config { offload, bucket_bytes: 1, ..base };
+            add(Config { micro_batches: 2, ..of_sums }, &[9000, 7, 5000, 4200, 60], false);
+            add(Config { precision: copied, ..of_sums }, &[9000, 7, 5000, 60], false);
         }
         let turning = Offload { activations: TierKind::Host, prefetch: 1, ..Offload::NONE };
         let every = [Recompute::None, Recompute::Every(1)];

@@ -6,7 +6,7 @@ use crate::config::{Config, DeviceKind, Often, OptimizerKind, Order, TierKind};
 use crate::diagnostic::Diagnostic;
 
 /// The keys that say where a state is kept.
-const OPTIMIZER: &str = "offload.optimizer";
+pub(super) const OPTIMIZER: &str = "offload.optimizer";
 const GRADIENTS: &str = "offload.gradients";
 const PARAMETERS: &str = "offload.parameters";
 const ACTIVATIONS: &str = "offload.activations";

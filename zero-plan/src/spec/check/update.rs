@@ -1,8 +1,9 @@
-//! Update: Z0114 for parameters that are to be updated at their use, where ranks cannot do that.
+//! Update: Z0114 for parameters that are to be updated at their use, where ranks cannot do that, and Z0108 for parameters
+//! that are to be updated on the host, where their states are not.
 
-use super::offload::{UPDATE, offload};
+use super::offload::{OPTIMIZER, UPDATE, offload};
 use super::{CheckedSpec, Rule};
-use crate::config::{Config, DeviceKind, Often, UpdateTime};
+use crate::config::{Config, DeviceKind, Often, TierKind, UpdateTime};
 use crate::diagnostic::Diagnostic;
 use crate::mesh::Axis;
 
@@ -12,7 +13,10 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[UPDATE, "mesh"], find: updates_in_a_pipeline },
     Rule { reads: &[UPDATE, "mesh", "transport"], find: updates_on_hosts },
     Rule { reads: &[UPDATE, "device"], find: updates_on_gpus },
+    Rule { reads: &[UPDATE_ON, OPTIMIZER], find: updates_away_from_states },
 ];
+
+const UPDATE_ON: &str = "offload.update_on";
 
 /// A mistake at the key that says when parameters are updated, if that is at their use.
 fn no_update_at_use(
@@ -76,9 +80,33 @@ fn updates_on_gpus(subject: &CheckedSpec) -> Option<Diagnostic> {
     )
 }
 
+fn updates_away_from_states(subject: &CheckedSpec) -> Option<Diagnostic> {
+    let offload = &subject.spec.offload;
+    if offload.update_on.is_device() || offload.optimizer == TierKind::Host {
+        return None;
+    }
+    let (name, optimizer) = (subject.name(UPDATE_ON), subject.name(OPTIMIZER));
+    let problem = Diagnostic::new("Z0108", UPDATE_ON, format!("`{name}` has no effect unless `{optimizer}` is Host"));
+    let label = "the host updates by states that lie in its memory";
+    let problem = problem.at(subject.given(UPDATE_ON)?.value, label);
+    let on_gpus = if subject.spec.device == DeviceKind::Cpu { " and `device` to Cuda" } else { "" };
+    Some(problem.help(format!("remove `{name}`, or set `{optimizer}` to Host{on_gpus}")))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::codes;
+    use super::super::testing::{codes, one};
+
+    #[test]
+    fn z0108_updates_on_a_host_without_states() {
+        let message = "`offload.update_on` has no effect unless `offload.optimizer` is Host";
+        let label = "the host updates by states that lie in its memory";
+        one("(zero: (stage: 2), offload: (update_on: Host))", "Z0108", (1, 41), message, label);
+        let gradients = "device: Cuda, offload: (gradients: Host, update_on: Host)";
+        one(&format!("(zero: (stage: 2), {gradients})"), "Z0108", (1, 72), message, label);
+        let both = gradients.replace("gradients: Host", "optimizer: Host, gradients: Host");
+        assert_eq!(codes(&format!("(zero: (stage: 2), {both})")), [""; 0]);
+    }
 
     #[test]
     fn z0114_updates_that_cannot_wait_for_the_next_step() {

@@ -3,7 +3,7 @@
 use super::super::tokens::tokens;
 use super::super::*;
 use super::*;
-use crate::config::{Often, OptimizerKind, TierKind, UpdateTime, Width};
+use crate::config::{Often, OptimizerKind, TierKind, UpdatePlace, UpdateTime, Width};
 use crate::diagnostic::line_column;
 use crate::mesh::Axis;
 
@@ -42,7 +42,7 @@ const FULL: &str = r#"// A spec with every key but `host`.
     transport: Local,
     optimizer: AdamW,
     memory: GiB(1),
-    offload: (optimizer: Disk, gradients: Device, parameters: Device, activations: Device, prefetch: 3, piece: MiB(2), update: AfterStep),
+    offload: (optimizer: Disk, gradients: Device, parameters: Device, activations: Device, prefetch: 3, piece: MiB(2), update: AfterStep, update_on: Device),
     disk: GB(40),
 )
 "#;
@@ -97,6 +97,7 @@ fn full() -> Spec {
             prefetch: 3,
             piece: Size::MiB(2),
             update: UpdateTime::AfterStep,
+            update_on: UpdatePlace::Device,
         },
         host: None,
         disk: Some(Size::GB(40)),
@@ -153,6 +154,9 @@ fn a_spec_stands_for_constants() {
     assert!(at_use.updates_at_use() && !config.updates_at_use());
     let of_gpu = parse("(zero: (stage: 1), device: Cuda, offload: (optimizer: Host), host: GiB(3))").unwrap().config();
     assert_eq!((of_gpu.offload.optimizer, of_gpu.host_bytes), (TierKind::Host, Some(3 << 30)));
+    let on_host =
+        parse("(zero: (stage: 1), device: Cuda, offload: (optimizer: Host, update_on: Host))").unwrap().config();
+    assert!(on_host.updates_on_host() && !of_gpu.updates_on_host());
     let plain =
         parse("(zero: (stage: 0, bucket: B(18446744073709551615)), mesh: (zero: 1), batch: (sequences: 1, length: 1))");
     assert_eq!(plain.unwrap().config(), config::Config::PLAIN);

@@ -143,7 +143,8 @@ impl Candidate {
         let kept = self.offload.states().into_iter().filter(|(_, tier)| *tier != TierKind::Device).map(words);
         let kept = kept.collect::<Vec<_>>().join(", ");
         let kept = kept.rsplit_once(", ").map_or(kept.clone(), |(all, last)| format!("{all} and {last}"));
-        format!("{kept} {}", self.offload.tier().words())
+        let updated = if self.offload.update_on.is_device() { "" } else { ", which updates them" };
+        format!("{kept} {}{updated}", self.offload.tier().words())
     }
 
     /// Whether a model with these units can keep elsewhere what the layout says, with the other keys of its spec.
@@ -231,12 +232,14 @@ impl Candidate {
             let _ = writeln!(text, "    optimizer: {optimizer:?},");
         }
         if !self.offload.is_none() {
-            let Offload { prefetch, piece_bytes, .. } = self.offload;
+            let Offload { prefetch, piece_bytes, update, update_on, .. } = self.offload;
             let kept = self.offload.states().into_iter().filter(|(_, tier)| *tier != TierKind::Device);
             let kept: String = kept.map(|(state, tier)| format!("{state}: {tier:?}, ")).collect();
             let piece = format!(", piece: {:?}", in_units(piece_bytes));
             let piece = if self.config(question).updates_in_pieces() { &piece } else { "" };
-            let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}{piece}),");
+            let update = if update.is_after_step() { String::new() } else { format!(", update: {update:?}") };
+            let update_on = if update_on.is_device() { String::new() } else { format!(", update_on: {update_on:?}") };
+            let _ = writeln!(text, "    offload: ({kept}prefetch: {prefetch}{piece}{update}{update_on}),");
             let budgets = [("host", self.host_budget(question)), ("disk", self.config(question).disk_bytes)];
             for (key, bytes) in budgets.into_iter().filter_map(|(key, bytes)| Some((key, bytes?))) {
                 let _ = writeln!(text, "    {key}: B({bytes}),");

@@ -1,7 +1,7 @@
 //! Answers that keep states in a tier: on disk, or in the memory of a GPU's host.
 
 use zero_plan::spec::parse;
-use zero_plan::{Often, PlanBuf, TierKind, prove};
+use zero_plan::{Often, PlanBuf, TierKind, UpdatePlace, prove};
 
 use super::candidate::Candidate;
 use super::question::{Effort, NoAdvice, OffloadUse, Question};
@@ -140,6 +140,27 @@ fn a_host_keeps_what_a_gpu_cannot() {
     // What the host cannot hold is not offered.
     let small = file(&text("hardware/h100-1.ron").replace("GB(274)", "GB(64)"));
     assert!(advise(&Question { hardware: &small, ..question }).is_err());
+}
+
+/// A slow link carries the states of a step in longer than the host's cores would need for its updates; a fast link does not.
+#[test]
+fn the_host_updates_where_that_pays() {
+    let with = |link: &str, updates: &str| {
+        let text = text("hardware/h100-1.ron").replace("host_link: (read: 52e9, write: 52e9)", link);
+        file(&text.replace("devices: 1,", &format!("devices: 1, {updates}")))
+    };
+    let units = |width, sequences| Some(LLAMA_3_8B.units(width, sequences, 8192));
+    let picked = |hardware: &Hardware| {
+        let question = Question { effort: Effort { plans: 50 }, ..ask(hardware, 1, 8192, None, &units) };
+        let advice = advise(&question).expect("advice");
+        let spec = advice.picks[0].candidate.text(&question, &[]);
+        assert_eq!(parse(&spec).expect("a spec").config(), advice.picks[0].candidate.config(&question), "{spec}");
+        advice.picks[0].candidate.offload.update_on
+    };
+    let slow = "host_link: (read: 6e9, write: 6e9)";
+    assert_eq!(picked(&with(slow, "host_updates: 300e9,")), UpdatePlace::Host);
+    assert_eq!(picked(&with("host_link: (read: 52e9, write: 52e9)", "host_updates: 10e9,")), UpdatePlace::Device);
+    assert_eq!(picked(&with(slow, "")), UpdatePlace::Device);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use core::fmt;
 
 use zero_plan::bounds::MICRO_BATCHES_MAX;
 use zero_plan::spec::{ModelSize, ModelSource, RANKS_MAX};
-use zero_plan::{Config, DeviceKind, Offload, OptimizerKind, Plan, TierKind, Unit, Width};
+use zero_plan::{Config, DeviceKind, Offload, OptimizerKind, Plan, TierKind, Unit, UpdatePlace, Width};
 
 use super::pins::Pins;
 use super::space::{SEQUENCES, precisions};
@@ -297,7 +297,10 @@ impl Question<'_> {
         let config = Config { offload, ..Config::PLAIN };
         // Activations travel whole.
         if config.updates_in_pieces() {
-            settings.to_vec()
+            let can_be_there = offload.optimizer == TierKind::Host && self.hardware.node.host_updates.is_some();
+            let on_host = |it: Offload| Offload { update_on: UpdatePlace::Host, ..it };
+            let there = settings.map(on_host).into_iter().filter(|_| can_be_there);
+            settings.into_iter().chain(there).collect()
         } else {
             [1, 0].map(|prefetch| Offload { prefetch, ..offload }).to_vec()
         }

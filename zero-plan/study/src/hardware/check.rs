@@ -70,6 +70,14 @@ pub(super) fn problems(hardware: &Hardware, text: &str) -> Vec<Diagnostic> {
         checks.direct("node.host_link", &DirectRates { read, write, both, latency });
         checks.count("node.host_link.shared_by", shared_by);
     }
+    if let Some(updates) = node.host_updates {
+        checks.rate("node.host_updates", updates);
+        checks.require(
+            "node.host_updates",
+            device.kind == Processor::Gpu,
+            "no such key: ranks of a processor update themselves",
+        );
+    }
     if let Some(disk) = &node.disk {
         checks.rate("node.disk.read", disk.read);
         checks.rate("node.disk.write", disk.write);

@@ -41,6 +41,7 @@ fn free(plan: &Plan) -> Hardware {
             link: Some(Link { bandwidth, latency, shared_by: 1 }),
             memory: None,
             host_link: Some(host_link),
+            host_updates: Some(bandwidth * plan.config.mesh.ranks_per_node() as f64),
             disk: Some(DiskRates { read: bandwidth, write: bandwidth, direct: Some(direct), endurance: None }),
             handover: None,
         },

@@ -24,7 +24,7 @@ impl Timeline {
         };
         let mut path = Vec::new();
         let mut end_s = self.lanes[lane].stored_s();
-        let mut what = match self.lanes[lane].last_store() {
+        let mut what = match self.lanes[lane].last_of_tier() {
             Some(transfer) if end_s > self.lanes[lane].end_s() => Cause::Transfer { lane, transfer },
             _ => Cause::Op { lane, op: self.lanes[lane].spans.len() - 1 },
         };

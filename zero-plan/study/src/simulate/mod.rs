@@ -60,6 +60,8 @@ pub enum Impossible {
     DiskOfGpu,
     /// States are kept in host memory, and the rates of the links to it are not known.
     NoHostLink,
+    /// The host updates parameters, and it is not known how fast it does.
+    NoHostUpdates,
     /// States would be kept in host memory, where ranks on processors compute.
     HostOfProcessor,
     /// An update would need whole matrices whose shards lie on several hosts that MPI connects.
@@ -84,6 +86,9 @@ impl fmt::Display for Impossible {
             Self::DiskOfGpu => f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet"),
             Self::NoHostLink => {
                 f.write_str("the spec keeps states in host memory, but the hardware has no `node.host_link`")
+            }
+            Self::NoHostUpdates => {
+                f.write_str("the spec has the host update parameters, but the hardware has no `node.host_updates`")
             }
             Self::HostOfProcessor => {
                 f.write_str("the spec keeps states in host memory, which is where ranks on a processor compute")
@@ -117,6 +122,9 @@ impl Impossible {
             Self::NoHostLink => {
                 "add the key `node.host_link` to the hardware file, such as `host_link: (read: 25e9, write: 25e9)`; \
                  `cargo zero measure` measures it"
+            }
+            Self::NoHostUpdates => {
+                "add the key `node.host_updates` to the hardware file, such as `host_updates: 300e9`; `cargo zero measure` measures it"
             }
             Self::HostOfProcessor => "remove `offload` from the spec, or take hardware whose ranks compute on GPUs",
             Self::Directions => {
@@ -201,6 +209,9 @@ pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result
     }
     match plan.config.offload.tier() {
         tier @ TierKind::Host if hardware.rates_of(tier).is_none() => return Err(Impossible::NoHostLink),
+        TierKind::Host if plan.config.updates_on_host() && node.host_updates.is_none() => {
+            return Err(Impossible::NoHostUpdates);
+        }
         tier @ TierKind::Disk if hardware.rates_of(tier).is_none() => return Err(Impossible::NoDirectRates),
         _ => {}
     }

@@ -74,9 +74,10 @@ impl Timeline {
             parts.add(kind(op), span.end_s - span.start_s);
             self.add_wait(span, &mut parts);
         }
-        // The next step begins only when everything is stored.
+        // The next step begins only when nothing travels.
         let tier = LinkKind::of_tier(plan.config.offload.tier());
-        parts.add(StepPart::Exposed(Flow::Store, tier), lane.stored_s() - lane.end_s());
+        let flow = lane.last_of_tier().map_or(Flow::Store, |last| lane.transfers[last].flow);
+        parts.add(StepPart::Exposed(flow, tier), lane.stored_s() - lane.end_s());
         parts.add(StepPart::Bubble, self.step_s - lane.stored_s());
         parts.0.sort_by_key(|&(part, _)| part);
         parts

@@ -250,10 +250,13 @@ impl<'a> SimulatedRun<'a> {
             Op::Settle { bucket, .. } => transfer(lane, runner.reductions[bucket]),
             Op::Combine { bucket, .. } => transfer(lane, runner.combinations[bucket]),
             Op::Spread { .. } => transfer(lane, runner.own),
-            Op::Update { .. } => match self.tiers.need(lane, runner.next).map(|fetch| self.tiers.ended(lane, fetch)) {
-                Some(None) => OpNeed::Unknown,
-                fetched => transfer(lane, fetched.flatten()),
-            },
+            // Those gather or send parameters that the host has updated.
+            Op::Update { .. } | Op::Gather { .. } | Op::Send { parcel: Parcel::TiedParameters, .. } => {
+                match self.tiers.need(lane, runner.next).map(|trip| self.tiers.ended(lane, trip)) {
+                    Some(None) => OpNeed::Unknown,
+                    ended => transfer(lane, ended.flatten()),
+                }
+            }
             Op::Agree if self.agreeing < self.runners.len() => OpNeed::Unknown,
             Op::Agree => transfer(lane, runner.own),
             Op::Receive { parcel, .. } => {

@@ -27,14 +27,15 @@ impl Lane {
         self.spans.last().map_or(0.0, |span| span.end_s)
     }
 
-    /// When its last op is over and its last store has ended, in seconds: then the next step can begin.
+    /// When its last op is over and nothing travels to a tier or from it, in seconds: then the next step can begin.
     pub fn stored_s(&self) -> f64 {
-        self.last_store().map_or(0.0, |store| self.transfers[store].end_s).max(self.end_s())
+        self.last_of_tier().map_or(0.0, |last| self.transfers[last].end_s).max(self.end_s())
     }
 
-    /// The number of its last store.
-    pub(super) fn last_store(&self) -> Option<usize> {
-        self.transfers.iter().rposition(|transfer| transfer.flow == Flow::Store)
+    /// The number of the last transfer to a tier or from it.
+    pub(super) fn last_of_tier(&self) -> Option<usize> {
+        let all = (0..self.transfers.len()).filter(|&it| self.transfers[it].flow.is_of_tier());
+        all.max_by(|&a, &b| self.transfers[a].end_s.total_cmp(&self.transfers[b].end_s))
     }
 
     /// When the op before this one is over, in seconds.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use super::DeviceError;
+use super::{DeviceError, HostCall};
 
 /// The queues of a device, and the events between them. On a device without queues, all of this does nothing: each op
 /// is done when its call returns.
@@ -23,6 +23,17 @@ pub trait Queues {
     fn prepare(&self, events: usize) -> Result<(), DeviceError> {
         let _ = events;
         Ok(())
+    }
+
+    /// Keeps the calls of [`Queues::call_host`], before the first step.
+    fn keep_calls(&self, calls: Vec<HostCall>) {
+        assert!(calls.is_empty(), "a device without queues calls its host itself");
+    }
+
+    /// Makes the host do one of the calls that were kept, after all ops that the entered queue has received so far. Later ops of
+    /// the queue wait for its end. The host may not use the device in it.
+    fn call_host(&self, call: usize) {
+        unreachable!("call {call}: a device without queues calls its host itself");
     }
 
     /// From here on, ops go to this queue of the device; the first has number 0. A device that runs each op at once has

@@ -329,10 +329,10 @@ impl<'p, D: Device> Shared<'p, D> {
 
     /// Signals to the other ranks that an op is done.
     fn tell_op(&mut self, device: &D, op: Op, position: &Position) {
+        if let Some(unit) = self.arena.plan().tables().renews(op) {
+            self.publish(device, unit);
+        }
         match op {
-            Op::Update { unit, piece } if self.arena.plan().tables().completes(unit, piece) => {
-                self.publish(device, unit);
-            }
             Op::Gather { unit, .. } if self.arena.plan().config.shares_slots() => {
                 self.gathers[unit] = self.tell(device, Count::Gathered);
             }

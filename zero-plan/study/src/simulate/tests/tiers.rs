@@ -1,6 +1,6 @@
 //! States on disk: a piece is 2048 elements of each of two moments, so 16384 bytes are fetched, and as many stored.
 
-use zero_plan::{Offload, TierKind};
+use zero_plan::{DeviceKind, Offload, TierKind, TransportKind, UpdatePlace};
 
 use super::*;
 
@@ -235,6 +235,45 @@ fn z0177_disks_without_rates_and_ranks_on_gpus() {
         assert!(Hardware::parse(&on_disk("read: 7e9, write: 4e9")).is_ok(), "what the help shows can be read");
     }
     assert_eq!(on_hardware(config, &Hardware::parse(GPU).unwrap()), Err(Impossible::DiskOfGpu));
+}
+
+/// A host that updates what a GPU's link is too slow for: the sums of 4 pieces of 2048 f32 go there, and as many parameters
+/// both ways, while the host touches 30 bytes for each parameter at its rate. The device has no copies, so the host needs them.
+#[test]
+fn a_host_updates_at_its_rate_and_needs_only_sums_and_parameters() {
+    let gpu = |keys: &str| GPU.replace("devices: 8", &format!("devices: 8, {keys}"));
+    let on_host = Offload {
+        optimizer: TierKind::Host,
+        update_on: UpdatePlace::Host,
+        prefetch: 0,
+        piece_bytes: 8192,
+        ..Offload::NONE
+    };
+    let config = Config { offload: on_host, ..config(0, Mesh::of_zero(1)) };
+    let step_s = |keys: &str, config: Config| {
+        let mut step_s = 0.0;
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config };
+        on_units(&gpu(keys), config, &[unit(4, 0.0)], |_, timeline, _| step_s = timeline.step_s);
+        step_s
+    };
+    let fast = "host_link: (read: 1e18, write: 1e18)";
+    let updates = |rate: f64, link: &str| step_s(&format!("{link}, host_updates: {rate}"), config);
+    let none_s = updates(1e18, fast);
+    // One of eight devices has an eighth of the rate.
+    let elements = 4.0 * 2048.0;
+    assert_ms(updates(8e6, fast) - none_s, elements * 28.0 / 1e3);
+    // Two slots: the sums and parameters of two pieces are there before the update, and the last parameters come back after it.
+    let slow = updates(1e18, "host_link: (read: 1e6, write: 1e6)") - none_s;
+    assert!(slow * 1e6 >= elements * 8.0 && slow * 1e6 <= elements * 12.0, "{slow}");
+    let plan = PlanBuf::new(
+        "T",
+        Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config },
+        &[unit(4, 0.0)],
+    );
+    let refused = plan.with(|plan| simulate(plan, &Hardware::parse(&gpu(fast)).unwrap()).unwrap_err());
+    assert!(refused == Impossible::NoHostUpdates && refused.to_string().contains("`node.host_updates`"));
+    let key = refused.help().split('`').nth(3).unwrap();
+    assert!(Hardware::parse(&gpu(key)).is_ok(), "the help can be read");
 }
 
 #[test]
