@@ -121,7 +121,7 @@ pub struct Node {
     /// The link of each GPU to that memory, for states that are kept there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_link: Option<HostLink>,
-    /// Bytes per second that the cores of the host read and write while they update parameters that it keeps, for all GPUs of
+    /// Bytes per second that the cores of the host read and write while they update parameters that it keeps, for all ranks of
     /// the node together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_updates: Option<f64>,
@@ -312,9 +312,9 @@ impl Hardware {
         }
     }
 
-    /// Bytes per second of each device's share of the host's cores, while those of all devices update.
-    pub fn host_updates_of_device(&self) -> Option<f64> {
-        self.node.host_updates.map(|rate| rate / self.node.devices as f64)
+    /// Bytes per second of a rank's share of the host's cores, while those of all of its `ranks` update.
+    pub fn host_updates_of(&self, ranks: usize) -> Option<f64> {
+        self.node.host_updates.map(|rate| rate / ranks as f64)
     }
 
     /// Makes the disk, and the links of devices to the host, this many times as fast.

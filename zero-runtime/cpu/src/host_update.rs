@@ -111,3 +111,90 @@ unsafe fn part_mut<'a>(numbers: HostNumbers, start: usize, len: usize) -> Stored
     // SAFETY: by the caller's promise.
     unsafe { StoredMut::of(numbers.width, ViewMut::from_raw(first, len * numbers.width.bytes())) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::noise;
+    use zero_core::device::{Element, bf16};
+
+    /// Two stretches with a gap between them, and padding at the end.
+    const LEN: usize = 40;
+    const STRETCHES: [(usize, usize, bool); 2] = [(0, 17, true), (20, 9, false)];
+
+    static HYPER: HyperBlock = HyperBlock {
+        lr: 0.1,
+        beta1: 0.9,
+        beta2: 0.99,
+        momentum: 0.0,
+        epsilon: 1e-8,
+        weight_decay: 0.2,
+        clip: 1.0,
+        correction1: 0.1,
+        correction2: 0.01,
+    };
+
+    /// Numbers of one width.
+    fn numbers<T>(of: &mut [T], width: Width) -> HostNumbers {
+        HostNumbers { start: of.as_mut_ptr().cast(), width }
+    }
+
+    /// Master copies, moments and narrow parameters after an update by a host, whose parameters were anything before.
+    fn updated(threads: usize, is_finite: bool) -> ([Vec<f32>; 3], Vec<bf16>) {
+        let report =
+            ReportBlock { loss: 1.0, gradient_norm: 1.0, grad_scale: 0.5, is_finite: f64::from(u8::from(is_finite)) };
+        let mut states = [noise(LEN, 1), noise(LEN, 2), vec![0.5; LEN]];
+        let (mut sums, mut params) = (noise(LEN, 3), vec![bf16::narrow(7.0); LEN]);
+        let [master, m, v] = states.each_mut().map(|state| numbers(state, Width::F32));
+        let stretches =
+            STRETCHES.map(|(start, len, decays)| HostStretch { start, runs: vec![DecayRun { len, decays }] });
+        let piece = HostPiece {
+            hyper: &raw const HYPER,
+            report: &raw const report,
+            len: LEN,
+            params: numbers(&mut params, Width::BF16),
+            master: Some(master),
+            sums: numbers(&mut sums, Width::F32),
+            moments: [m, v],
+            stretches: stretches.to_vec(),
+        };
+        let threads = NonZeroUsize::new(threads).expect("a number that is not 0");
+        let mut host = HostThreads::start(threads, "host").expect("threads");
+        host.cpu = host.cpu.eager();
+        // SAFETY: numbers of this test, which nobody else uses.
+        unsafe { host.update(&piece) };
+        (states, params)
+    }
+
+    #[test]
+    fn a_host_updates_as_a_device_does_and_rounds_all_that_it_gives_back() {
+        let report = [ReportBlock { loss: 1.0, gradient_norm: 1.0, grad_scale: 0.5, is_finite: 1.0 }];
+        let [mut master, mut m, mut v] = [noise(LEN, 1), noise(LEN, 2), vec![0.5; LEN]];
+        let (sums, mut params) = (noise(LEN, 3), vec![bf16::narrow(0.0); LEN]);
+        for (start, len, decays) in STRETCHES {
+            let all = start..start + len;
+            let weights = Weights {
+                params: ViewMut::from(&mut params[all.clone()]).into(),
+                master: Some(ViewMut::from(&mut master[all.clone()]).into()),
+            };
+            let [m, v] = [&mut m, &mut v].map(|state| StoredMut::from(ViewMut::from(&mut state[all.clone()])));
+            let sums = View::from(&sums[all]).into();
+            let runs = [DecayRun { len, decays }];
+            Cpu::ONE_THREAD.update(&runs, View::from(&[HYPER][..]), View::from(&report[..]), weights, sums, m, v);
+        }
+        for threads in [1, 3] {
+            let (states, found) = updated(threads, true);
+            assert_eq!(states, [master.clone(), m.clone(), v.clone()]);
+            let rounded: Vec<bf16> = states[0].iter().map(|&master| bf16::narrow(master)).collect();
+            assert!(found == rounded, "{found:?}");
+        }
+    }
+
+    /// The device gets the parameters that it had.
+    #[test]
+    fn a_host_changes_nothing_by_what_is_not_finite() {
+        let (states, params) = updated(1, false);
+        assert_eq!(states, [noise(LEN, 1), noise(LEN, 2), vec![0.5; LEN]]);
+        assert!(params == states[0].iter().map(|&master| bf16::narrow(master)).collect::<Vec<_>>());
+    }
+}

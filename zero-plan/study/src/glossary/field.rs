@@ -115,12 +115,20 @@ pub(super) const WORDS: &[Word] = &[
     ),
     word(
         "offload",
-        &["offloading", "tier", "optimizer-cpu-offload", "HybridDeviceOptimizer", "optimizer-offload-fraction"],
-        &["offload.optimizer", "offload.prefetch", "offload.piece", "disk"],
+        &[
+            "offloading",
+            "tier",
+            "optimizer-cpu-offload",
+            "HybridDeviceOptimizer",
+            "optimizer-offload-fraction",
+            "CPUAdam",
+            "DeepSpeedCPUAdam",
+        ],
+        &["offload.optimizer", "offload.update_on", "offload.prefetch", "offload.piece", "disk"],
         "A state is kept outside the memory of the device, and comes to it piece by piece to be worked on: `fetch` brings \
-         a piece to a window, and `store` takes it back. Megatron's `--optimizer-cpu-offload` is `offload: (optimizer: \
-         Host)`, except that its optimizer runs on the host; its fraction has no counterpart, because a state is kept in \
-         one place as a whole.",
+         a piece to a window, and `store` takes it back. With `update_on: Host`, the cores of the host update what it keeps, as \
+         DeepSpeed's CPUAdam and Megatron's `--optimizer-cpu-offload` do; Megatron's fraction has no counterpart, because a \
+         state is kept in one place as a whole.",
     ),
     word(
         "parcel",

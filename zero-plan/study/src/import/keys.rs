@@ -80,7 +80,8 @@ const SPECULATIVE: Meaning =
     Lost("it updates before the norm is known and takes updates back inexactly; here an update waits for the norm");
 const LATE: Meaning = Lost("it updates from gradients of earlier steps, which gives other results");
 const HOST_UPDATE: Meaning = Lost(ON_THE_DEVICE);
-const ON_THE_DEVICE: &str = "an update is an op of the device, on the pieces that are fetched";
+const ON_THE_DEVICE: &str =
+    "an update is an op of the device, unless `offload: (update_on: Host)` has `--threads` of the host do it";
 const LOGGING: Meaning = Lost("it configures logging; a run prints its plan, losses and times without it");
 const LAUNCHING: Meaning =
     Lost("it configures how processes start: the binary starts them, or torchrun, srun or mpirun does");

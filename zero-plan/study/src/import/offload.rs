@@ -53,8 +53,13 @@ fn kept(settings: &mut Settings, draft: &Draft, state: &OfState) -> TierKind {
     }
     match found {
         Some((path, Ok(tier))) => {
-            let others =
-                if state.key == "optimizer" { "; gradients stay on the device, which also updates" } else { "" };
+            let others = match (state.key, tier) {
+                ("optimizer", TierKind::Host) => {
+                    "; gradients stay on the device, which updates, unless `update_on` is Host"
+                }
+                ("optimizer", _) => "; gradients stay on the device, which also updates",
+                _ => "",
+            };
             let reason = format!("`offload: ({}: {tier:?})`{others}", state.key);
             settings.note(SettingFate::Nearest, path, reason);
             tier

@@ -150,7 +150,8 @@ impl<'a> Costs<'a> {
     fn update(&self, at: Coordinates, unit: usize, piece: Option<Piece>) -> [f64; 2] {
         let Work { operations, bytes } = Work::of(self.plan, at, Op::Update { unit, piece });
         if self.plan.config.updates_on_host() {
-            let rate = self.hardware.host_updates_of_device().expect("a rate, without which nothing is simulated");
+            let rate = self.hardware.host_updates_of(self.plan.config.mesh.ranks_per_node());
+            let rate = rate.expect("a rate, without which nothing is simulated");
             return [bytes as f64 / rate, 0.0];
         }
         let moving = match self.measured(unit, update).filter(|&measured| measured > 0.0) {

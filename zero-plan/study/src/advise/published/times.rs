@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use zero_plan::{Config, PlanBuf, Precision, Recompute, Unit, Width};
+use zero_plan::{Config, Offload, PlanBuf, Precision, Recompute, Unit, UpdatePlace, Width};
 
 use super::{WIDTHS, config, offloaded};
 use crate::hardware::Hardware;
@@ -14,16 +14,17 @@ const TIMES_HEAD: &str = "
 
 Seconds that a step takes longer with the optimizer's states in host memory than without. Predicted: the same by `simulate`, of a plan
 at stage 3 with as many parameters on as many ranks, whose units compute nothing, with the link of the hardware file. There the update is
-on the GPU, which fetches and stores pieces at once; others copy all states first and back at last, or update on the host's cores.
+on the GPU, which fetches and stores pieces at once, or, in the column before the last, on the host's cores at the rate of the hardware file.
+Others copy all states first and back at last, or update on the host's cores.
 
-| who | model | published | predicted | predicted / published | their update |
-|---|---|---|---|---|---|
+| who | model | published | predicted | predicted / published | with `update_on: Host` | their update |
+|---|---|---|---|---|---|---|
 ";
 
 const TIMES_TAIL: &str = "
 **All rows miss.** The first row moves the same bytes, first one way and then the other, and its two times are those of different
-changes to that program. In the others, updates run on processors. PrimeIntellect-ai/prime-rl #1694 says that 4 B parameters on 4 GPUs
-with an update like that of the first row are 2 % slower, without the
+changes to that program. In the others, updates run on processors, and take longer than is predicted even for those. PrimeIntellect's
+prime-rl #1694 says that 4 B parameters on 4 GPUs with an update like that of the first row are 2 % slower, without the
 ";
 
 /// States in host memory.
@@ -72,7 +73,7 @@ const ADDED_TIMES: [AddedTime; 3] = [
 const PRIME_RL_4B: StatesOnHost = StatesOnHost { params: 4e9, ranks: 4, hardware: "h100", has_master_copy: false };
 
 impl StatesOnHost {
-    fn predicted_s(&self) -> f64 {
+    fn predicted_s(&self, update_on: UpdatePlace) -> f64 {
         let hardware = Hardware::parse(&text(&format!("hardware/{}.ron", self.hardware))).expect("a hardware file");
         let width = if self.has_master_copy { Width::BF16 } else { Width::F32 };
         let precision = Precision { params: width, ..WIDTHS };
@@ -83,7 +84,8 @@ impl StatesOnHost {
             let config = Config { recompute: Recompute::None, precision, ..config };
             PlanBuf::new("Moved", config, &units).with(|plan| simulate(plan, &hardware).expect("rates").step_s)
         };
-        step_s(offloaded(self.ranks)) - step_s(config(self.ranks))
+        let there = offloaded(self.ranks);
+        step_s(Config { offload: Offload { update_on, ..there.offload }, ..there }) - step_s(config(self.ranks))
     }
 }
 
@@ -94,14 +96,15 @@ pub(super) fn added_times() -> String {
     let mut table = TIMES_HEAD.to_owned();
     for row in &ADDED_TIMES {
         let AddedTime { who, model, moved, published_s: [without_s, with_s], update } = row;
-        let (predicted_s, published_s) = (moved.predicted_s(), with_s - without_s);
+        let published_s = with_s - without_s;
+        let [predicted_s, on_host_s] = [UpdatePlace::Device, UpdatePlace::Host].map(|place| moved.predicted_s(place));
         let _ = writeln!(
             table,
-            "| {who} | {model} | {published_s:.2} s | {predicted_s:.2} s | {:.2} | {update} |",
+            "| {who} | {model} | {published_s:.2} s | {predicted_s:.2} s | {:.2} | {on_host_s:.2} s | {update} |",
             predicted_s / published_s
         );
     }
-    let predicted_s = PRIME_RL_4B.predicted_s();
+    let predicted_s = PRIME_RL_4B.predicted_s(UpdatePlace::Device);
     let _ = writeln!(
         table,
         "{TIMES_TAIL}time of a step: on H100, {predicted_s:.2} s are predicted, which are 2 % of a step of {:.0} s.",
