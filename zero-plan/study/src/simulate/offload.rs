@@ -142,7 +142,7 @@ impl fmt::Display for TierPrediction {
             let rate = Rate(rate);
             write!(
                 f,
-                "\n      a {link} of {rate} would make a step at most 1 % longer than states in the memory of the device"
+                "\n      a {link} of {rate} would make a step at most 1 % longer than a {link} that takes no time"
             )?;
         }
         let Some(Wear { written_bytes_per_day, lasts_steps, lasts_s }) = self.wear else { return Ok(()) };

@@ -244,7 +244,7 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
         change(&mut better);
         (better != *hardware).then_some(better)
     };
-    let all: [(&'static str, Option<Hardware>); 6] = [
+    let all: [(&'static str, Option<Hardware>); 7] = [
         ("computation", with(compute_faster)),
         (
             "memory bandwidth",
@@ -274,6 +274,11 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
         (
             LinkKind::of_tier(plan.config.offload.tier()).name(),
             with(|it| it.make_tiers_faster(BETTER)).filter(|_| plan.config.offloads()),
+        ),
+        (
+            "updates by the host",
+            with(|it| it.node.host_updates = it.node.host_updates.map(|rate| rate * BETTER))
+                .filter(|_| plan.config.updates_on_host()),
         ),
         (
             "latencies",

@@ -265,6 +265,12 @@ fn a_host_updates_at_its_rate_and_needs_only_sums_and_parameters() {
     let replicas = Config { mesh: Mesh { replica: 2, ..config.mesh }, ..config };
     let [slow_s, fast_s] = [1e6, 1e18].map(|rate| step_s(&format!("{fast}, host_updates: {rate}"), replicas));
     assert!((slow_s - fast_s - 2.0 * elements * 28.0 / 1e6).abs() < 1e-3, "{slow_s} {fast_s}");
+    let of_gpus = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config };
+    on_units(&gpu(&format!("{fast}, host_updates: 1e6")), of_gpus, &[unit(4, 0.0)], |plan, timeline, hardware| {
+        let prediction = Prediction::of(plan, hardware, None).unwrap();
+        let better = prediction.better.iter().find(|better| better.what == "updates by the host").unwrap();
+        assert_ms(timeline.step_s - better.step_s, elements * 28.0 / 1e3 * (1.0 - 1.0 / 1.1));
+    });
     // Two slots: the sums and parameters of two pieces are there before the update, and the last parameters come back after it.
     let slow = updates(1e18, "host_link: (read: 1e6, write: 1e6)") - none_s;
     assert!(slow * 1e6 >= elements * 8.0 && slow * 1e6 <= elements * 12.0, "{slow}");
