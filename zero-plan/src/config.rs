@@ -328,12 +328,12 @@ impl Config {
     /// How many ranks along `zero` gather parameters together: those of a host if others are elsewhere, or all if each
     /// fetches its shard from a tier.
     pub const fn gatherers(&self) -> usize {
-        if self.offloads_parameters() { self.mesh.zero } else { self.ranks_per_host(Axis::Zero) }
+        if self.gives_fetched() { self.mesh.zero } else { self.ranks_per_host(Axis::Zero) }
     }
 
     /// Whether host peers read the parameters that one of them gathers. It may overwrite them only after all released them.
     pub const fn shares_gathers(&self) -> bool {
-        (self.gatherers() > 1 || self.offloads_parameters()) && self.shards_parameters()
+        (self.gatherers() > 1 || self.gives_fetched()) && self.shards_parameters()
     }
 
     /// Whether the ranks of a host gather into common slots. If they convert gathered parameters, they read them from

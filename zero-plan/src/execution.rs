@@ -111,6 +111,8 @@ struct ExecutingRank {
     combinations: Vec<usize>,
     /// The gather whose slot it released last.
     released: Option<usize>,
+    /// The gather for which a shard was last in each slot for fetched ones.
+    fetched: Vec<Option<usize>>,
     /// The collective that last read each bucket's staging, and each bucket's place for partial sums.
     staging: Vec<Option<usize>>,
     partial: Vec<Option<usize>>,
@@ -162,6 +164,7 @@ impl<'a> ExecutionWorld<'a> {
             done: [0; 3],
             gathers: vec![0; units],
             released: None,
+            fetched: vec![None; units],
             reductions: vec![0; buckets],
             combinations: vec![0; buckets],
             staging: vec![None; buckets],
@@ -295,6 +298,10 @@ impl<'a> ExecutionWorld<'a> {
         let own = &self.ranks[rank];
         let all_in = |scope| Some(ExecutionEvent::Begun { scope, nth: own.begun[scope as usize] - 1 });
         let need = match op {
+            // Others may still gather the shard that was in its slot.
+            Op::FetchShard { slot, .. } if self.plan.config.gathers_fetched() => {
+                own.fetched[slot].map(|nth| ExecutionEvent::Done { scope: Scope::Zero, nth })
+            }
             // With streams, the gather itself waits for the shards of other ranks.
             Op::Gather { .. } if self.plan.config.gathers_early() => all_in(Scope::Zero),
             Op::Wait { .. } if self.plan.config.gathers_early() => None,
@@ -355,6 +362,11 @@ impl<'a> ExecutionWorld<'a> {
             Op::Gather { unit, .. } if config.shares_gathers() => {
                 let nth = self.begin_in(rank, Scope::Zero);
                 self.ranks[rank].gathers[unit] = nth;
+            }
+            Op::Gather { unit, slot } if config.gathers_fetched() => {
+                let nth = self.ranks[rank].gathers[unit];
+                self.ranks[rank].fetched[slot] = Some(nth);
+                self.end_in(rank, Scope::Zero, nth);
             }
             Op::Release { unit } if config.shares_gathers() => {
                 let nth = self.ranks[rank].gathers[unit];

@@ -93,7 +93,7 @@ impl<'a> Places<'a> {
         match self.taker_of(Axis::Zero, zero) {
             None => {
                 let owner = self.along(Axis::Zero, zero);
-                (owner, owner.shard(unit))
+                (owner, owner.sent_shard(unit, slot))
             }
             Some(peer) if config.converts_gathers() => {
                 (peer, peer.arrived_shards(unit, slot).share(zero, config.mesh.zero))

@@ -4,7 +4,7 @@
 use zero_core::device::Device;
 use zero_core::model::Program;
 use zero_engine::RunError;
-use zero_plan::{Config, DeviceKind, PlanBuf, TransportKind};
+use zero_plan::{Config, DeviceKind, Offload, PlanBuf, TierKind, TransportKind};
 use zero_ranks::launch::LaunchError;
 use zero_ranks::transport::{Lost, local};
 use zero_tests::pretend;
@@ -78,6 +78,24 @@ fn stages_and_meshes_move_what_the_plan_says_and_give_the_same_bits() {
                 assert!(losses == expected.0, "{name}: stage {stage} on {mesh:?} has other losses");
             }
         }
+    }
+}
+
+/// Shards that each rank fetches from its host, for NCCL to gather.
+#[test]
+fn parameters_in_host_memory_are_gathered_from_where_they_were_fetched_to() {
+    if pretend::is_done_apart() || pretend::is_hardware() || !pretend::is_cuda() {
+        return;
+    }
+    for (seed, name) in (0..).zip(["zero3", "bf16"]) {
+        let here = |config: Config| Config { mesh: mesh(1, 2, 2), prefetch: 1, ..config.at_stage(3) };
+        let expected = over(TransportKind::Peer, name, here).bits();
+        pretend::seed(seed);
+        let (optimizer, parameters) = (TierKind::Host, TierKind::Host);
+        let offload = Offload { optimizer, parameters, prefetch: 1, piece_bytes: 8192, ..Offload::NONE };
+        let ranks = attempt(name, |config| Config { offload, ..here(config) }).unwrap();
+        let losses: Vec<u64> = ranks[0].as_ref().unwrap().losses.iter().map(|loss| loss.to_bits()).collect();
+        assert!(losses == expected.0, "{name}: other losses");
     }
 }
 

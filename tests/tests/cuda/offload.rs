@@ -136,6 +136,11 @@ fn on_host(config: Config) -> Config {
     Config { offload: Offload { update_on: UpdatePlace::Host, ..config.offload }, ..config }
 }
 
+/// The same with parameters there too, gathered this many uses ahead.
+fn with_parameters(config: Config, prefetch: usize) -> Config {
+    Config { offload: Offload { parameters: TierKind::Host, ..config.offload }, prefetch, ..config }
+}
+
 /// Numbers of the orders of work in which a test runs.
 fn seeds() -> core::ops::RangeInclusive<u64> {
     if is_left_out("other orders of work of devices whose hosts keep states") { 1..=2 } else { 1..=20 }
@@ -202,6 +207,59 @@ fn updates_on_the_host_change_no_bit() {
                 let what = format!("stage {stage}, {layout:?}, narrow {is_narrow}, seed {seed}, {way:?}");
                 assert!(found == expected, "{what}: other bits");
             }
+        }
+    }
+}
+
+/// Steps, evaluations and whole parameters of a rank, in turn.
+fn used<'p>(engine: &mut Engine<'p, Cuda, Shared<'p, Cuda>>, way: Way) -> Bits {
+    let config = engine.plan().config;
+    let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
+    engine.run_eagerly(way == Way::Eager);
+    engine.initialize(7);
+    if way == Way::Profiled {
+        engine.record(STEPS as usize);
+    }
+    let (mut numbers, mut whole) = (Vec::new(), Vec::new());
+    for step in 0..STEPS {
+        numbers.extend(steps(engine, 1).expect("a step without faults"));
+        if step % 2 == 0 {
+            let batch = |part: usize, ids: &mut [u32], targets: &mut [u32]| batch(step, rank, part, ids, targets);
+            let mean = engine.evaluate(batch).expect("an evaluation");
+            numbers.push(mean.to_bits());
+        }
+        for unit in (0..engine.plan().units.len()).filter(|_| step > 2) {
+            let flat = engine.parameters(unit).expect("parameters of all ranks").unwrap_or_default();
+            whole.push(flat.into_iter().map(f32::to_bits).collect());
+        }
+    }
+    whole.extend(states(engine));
+    (numbers, whole)
+}
+
+/// Alone, beside other states, and with all of them on the host, which updates them.
+#[test]
+fn parameters_in_host_memory_change_no_bit() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    for seed in seeds() {
+        let (program, has_sums) = if seed % 2 == 0 { (cuda_program("zero3"), false) } else { (Untied::PROGRAM, true) };
+        let here = changed(config(program, 3, false), &[["mesh=1x1x2", "mesh=1x1x3", "mesh=1x2x2"][seed as usize % 3]]);
+        pretend::seed(0);
+        let expected = on_ranks(program, here, |engine| used(engine, Way::Eager));
+        pretend::seed(seed);
+        let prefetch = seed as usize % 4;
+        let there = match seed % 5 {
+            0 => here,
+            _ => offloaded(here, prefetch),
+        };
+        let there = if has_sums { with_sums(there) } else { there };
+        let there = with_parameters(there, prefetch);
+        let there = if seed % 5 > 2 { on_host(there) } else { there };
+        for way in [Way::Eager, Way::Graphs, Way::Profiled] {
+            let found = on_ranks(program, there, |engine| used(engine, way));
+            assert!(found == expected, "{:?}, prefetch {prefetch}, seed {seed}, {way:?}: other bits", there.offload);
         }
     }
 }

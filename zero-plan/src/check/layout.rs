@@ -473,6 +473,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Kind::Partial => mesh.replica > 1,
         Kind::Outgoing => mesh.pipeline > 1,
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
+        Kind::Shards => config.gathers_fetched() && mesh.zero > 1,
         _ => false,
     };
     match home {

@@ -8,7 +8,7 @@ impl Checker<'_, '_> {
         rules! { self.at(unit).holds => "a gather of a unit without parameters of its own", }
         if self.subject.tables.config.shards_parameters() {
             return match self.occupy(unit, slot, Held::InFlight) {
-                None => self.give_shard(unit),
+                None => self.give_shard(unit, slot),
                 broken => broken,
             };
         }

@@ -87,7 +87,8 @@ const fn check_shards(own: &Places) -> BrokenRule {
         let at = &tables.placements[unit];
         if at.pipeline_stage == own.at.pipeline && at.holds {
             let (mut end, mut slot) = (0, 0);
-            while slot < Offload::SHARD_SLOTS {
+            rules! { own.shard_slots() > 0 => "no slot for shards", }
+            while slot < own.shard_slots() {
                 let (_, fetched) = own.shard_blocks(unit, slot);
                 rules! {
                     fetched.offset_bytes.is_multiple_of(BLOCK_BYTES) => "a slot for shards that does not start on a block",

@@ -67,6 +67,7 @@ impl Checker<'_, '_> {
 
     /// A fetch of parameters that the host has updated.
     const fn take_back(&mut self, unit: usize, piece: Piece) -> BrokenRule {
+        rules! { self.subject.tables.config.takes_back_pieces() => "a fetch of parameters that the host keeps", }
         rules! { self.has_updated(unit, piece) => "a fetch of a piece that is not updated", }
         self.window[piece.slot] = WindowSlot::Free;
         self.units[unit].taken_back += 1;
@@ -85,7 +86,10 @@ impl Checker<'_, '_> {
             index == self.units[unit].updated_pieces => "an update of a piece out of turn",
         }
         self.units[unit].updated_pieces += 1;
-        self.window[slot] = WindowSlot::Updated { unit, index };
+        // If nothing goes back, the slot is free again.
+        let config = self.subject.tables.config;
+        let goes_back = !config.updates_on_host() || config.takes_back_pieces();
+        self.window[slot] = if goes_back { WindowSlot::Updated { unit, index } } else { WindowSlot::Free };
         None
     }
 
@@ -104,7 +108,7 @@ impl Checker<'_, '_> {
     pub(super) const fn has_updated_pieces(&self, unit: usize) -> bool {
         let tables = &self.subject.tables;
         let is_done = self.units[unit].updated_pieces == tables.pieces(unit);
-        !tables.config.updates_in_pieces() || is_done && !tables.config.updates_on_host()
+        !tables.config.updates_in_pieces() || is_done && !tables.config.takes_back_pieces()
     }
 
     const fn has_updated(&self, unit: usize, piece: Piece) -> bool {
@@ -176,6 +180,16 @@ impl Checker<'_, '_> {
             self.at(unit).holds => "a fetch of a shard of a unit without parameters of its own",
             !self.agreed => "a fetch of a shard after the agreement, when its parameters change",
             self.is_fresh(unit) => "a fetch of a shard before the update of its parameters",
+        }
+        if self.subject.tables.config.gathers_fetched() {
+            rules! {
+                slot < self.gathered_slots => "a fetch of a shard into a slot that does not exist",
+                self.shards[0].is_none() && !self.units[slot].is_slot_taken => "a fetch of a shard into a slot in use",
+            }
+            (self.shards[0], self.given) = (Some(unit), slot);
+            return None;
+        }
+        rules! {
             slot < self.shards.len() => "a fetch of a shard into a slot that does not exist",
             self.shards[slot].is_none() => "a fetch of a shard into a slot in use",
         }
@@ -183,9 +197,16 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Notes that a unit is gathered: if shards are kept in a tier, from the next of their slots.
-    pub(super) const fn give_shard(&mut self, unit: usize) -> BrokenRule {
-        if self.subject.tables.config.offloads_parameters() {
+    /// Notes that a unit is gathered: if shards are kept in a tier, from the next of their slots, or from the one that goes with
+    /// the slot for gathered parameters.
+    pub(super) const fn give_shard(&mut self, unit: usize, slot: usize) -> BrokenRule {
+        if self.subject.tables.config.gathers_fetched() {
+            rules! {
+                matches!(self.shards[0], Some(fetched) if fetched == unit) && self.given == slot =>
+                    "a gather of a shard that is not fetched",
+            }
+            self.shards[0] = None;
+        } else if self.subject.tables.config.offloads_parameters() {
             let shard = &mut self.shards[self.given % Offload::SHARD_SLOTS];
             rules! { matches!(shard, Some(fetched) if *fetched == unit) => "a gather of a shard that is not fetched", }
             *shard = None;

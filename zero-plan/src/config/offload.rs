@@ -208,7 +208,13 @@ impl Config {
     /// Whether the host needs a piece of something from the device before it updates it: sums of gradients, or parameters of
     /// which it has no master copy.
     pub const fn hands_over_pieces(&self) -> bool {
-        self.updates_on_host() && (!self.offloads_gradients() || !self.precision.has_master_copy())
+        self.updates_on_host()
+            && (!self.offloads_gradients() || !self.precision.has_master_copy() && !self.offloads_parameters())
+    }
+
+    /// Whether the device needs parameters back that the host has updated, because it keeps them itself.
+    pub const fn takes_back_pieces(&self) -> bool {
+        self.updates_on_host() && !self.offloads_parameters()
     }
 
     /// Whether moments and master copies are kept in a tier.
@@ -231,10 +237,22 @@ impl Config {
         !self.offload.activations.is_device()
     }
 
-    /// Whether shards in a tier would be gathered on other hosts. Specs may not ask for it, because no wait of a rank shows
-    /// that they have left the slot that the next shard takes.
+    /// Whether ranks give fetched shards to slots that they have in common.
+    pub const fn gives_fetched(&self) -> bool {
+        self.offloads_parameters() && !self.device.has_streams()
+    }
+
+    /// Whether devices gather shards from the slots to which their owners fetched them. Each slot belongs to a slot for gathered
+    /// parameters, and a shard is fetched right before its gather: the release of what was gathered there shows that this rank
+    /// no longer reads either, so each of the two ops has one event.
+    pub const fn gathers_fetched(&self) -> bool {
+        self.offloads_parameters() && self.device.has_streams()
+    }
+
+    /// Whether shards in a tier would be gathered on other hosts by MPI. Specs may not ask for it, because no wait of a rank
+    /// shows that they have left the slot that the next shard takes.
     pub const fn sends_fetched_shards(&self) -> bool {
-        self.offloads_parameters() && self.has_carried_along(Axis::Zero)
+        self.gives_fetched() && self.has_carried_along(Axis::Zero)
     }
 
     /// Whether parts of sums would be sent to replicas on other hosts from slots that other buckets take next. Specs may not ask

@@ -379,6 +379,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
             is_spread && mesh.zero > 1 || mesh.replica > 1 || is_mirrored
         }
         Kind::Outgoing => true,
+        Kind::Shards => config.gathers_fetched() && mesh.zero > 1,
         // Host peers convert the parameters that one of them has received for the host.
         Kind::Inbox => config.shares_gathers() && config.converts_gathers(),
         _ => false,

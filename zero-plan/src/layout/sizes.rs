@@ -205,8 +205,10 @@ impl RegionSizes {
             // Either the sums or their updates come from a tier.
             Kind::SumsWindow if config.offloads_gradients() == config.updates_on_host() => 0,
             Kind::SumsWindow => self.window(tables),
-            Kind::ParametersWindow if !config.offloads_parameters() && !config.updates_on_host() => 0,
+            // Likewise of parameters.
+            Kind::ParametersWindow if config.offloads_parameters() == config.updates_on_host() => 0,
             Kind::ParametersWindow => self.window(tables),
+            Kind::Shards if config.gathers_fetched() => self.slots(tables) * self.shard_slot(tables),
             Kind::Shards => Offload::SHARD_SLOTS * self.shard_slot(tables),
             Kind::Snapshot if config.snapshot => self.owned / config.mesh.data_ranks() * config.precision.state_bytes(),
             Kind::Snapshot => 0,

@@ -86,7 +86,7 @@ pub fn gathered(plan: &Plan, op: Op, own: &Places, of: &Places, visit: &mut dyn 
                 (true, false) => own.computed_on(unit, slot),
                 (false, _) => own.flat(unit),
             };
-            visit(of.shard(unit), whole);
+            visit(of.sent_shard(unit, slot), whole);
         }
         Op::Spread { bucket, axis: Axis::Replica } => {
             units_of(plan, bucket).for_each(|unit| visit(of.part(of.reduced(unit), of.at.replica), own.reduced(unit)))

@@ -115,7 +115,7 @@ impl Places<'_> {
         let config = self.tables.config;
         let here = match of {
             Kept::Sums if config.updates_on_host() && !config.offloads_gradients() => self.sums(unit),
-            Kept::State(State::Parameters) if config.updates_on_host() => self.updated(unit),
+            Kept::State(State::Parameters) if config.takes_back_pieces() => self.updated(unit),
             _ => return None,
         };
         let here = self.of_piece(here, unit, piece.index);
@@ -204,6 +204,19 @@ impl Places<'_> {
     /// This rank's shard as a gather gives it to a slot in common: where it is kept, or from the slot that it was fetched to.
     pub const fn given_shard(&self, unit: usize, slot: usize) -> Place {
         if self.tables.config.offloads_parameters() { self.fetched_shard(unit, slot) } else { self.shard(unit) }
+    }
+
+    /// This rank's shard as others gather it into `slot`: where it is kept, or where it was fetched to for that.
+    pub const fn sent_shard(&self, unit: usize, slot: usize) -> Place {
+        if self.tables.config.gathers_fetched() { self.fetched_shard(unit, slot) } else { self.shard(unit) }
+    }
+
+    /// Slots for fetched shards.
+    pub const fn shard_slots(&self) -> usize {
+        match self.place(Kind::Shards, 0, self.memory.shard_slot).len_bytes {
+            0 => 0,
+            bytes => self.memory.region(Kind::Shards).bytes / bytes,
+        }
     }
 
     /// A whole slot for fetched shards.

@@ -33,7 +33,7 @@ pub(super) struct Ring {
     /// Gathers started so far.
     started: usize,
     slots: usize,
-    /// The first use whose shard is not fetched, and the shards that are, if they are kept in a tier.
+    /// The first use whose shard is not fetched, and the shards that are, if ranks give them to slots in common.
     to_fetch: Option<Use>,
     fetched: usize,
 }
@@ -55,7 +55,7 @@ impl Parameters {
         let wanted = prefetch(walk).saturating_add(1);
         let slots = if wanted < holders { wanted } else { holders };
         let ahead = walk.first_use();
-        let to_fetch = if config.offloads_parameters() { ahead } else { None };
+        let to_fetch = if config.gives_fetched() { ahead } else { None };
         Parameters::PerUse(Ring { current: None, ahead, in_flight: 0, started: 0, slots, to_fetch, fetched: 0 })
     }
 
@@ -147,6 +147,9 @@ impl Ring {
             }
             let (unit, slot) = (ahead.unit, self.started % self.slots);
             window.before_use(walk, unit, ops);
+            if walk.tables.config.gathers_fetched() {
+                ops.push(Op::FetchShard { unit, slot });
+            }
             ops.push(if gathers { Op::Gather { unit, slot } } else { Op::Convert { unit, slot } });
             held[unit] = true;
             self.started += 1;
@@ -159,7 +162,7 @@ impl Ring {
         }
     }
 
-    /// Fetches shards into the slots that are free, in the order of gathers, if they are kept in a tier.
+    /// Fetches shards into the slots that are free, in the order of gathers, if ranks give them to slots in common.
     const fn fetch(&mut self, walk: &PipelineStageWalk, window: &mut Window, ops: &mut Ops) {
         while let Some(next) = self.to_fetch
             && self.fetched < self.started + Offload::SHARD_SLOTS

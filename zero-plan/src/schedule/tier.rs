@@ -19,8 +19,8 @@ impl Tables<'_> {
     /// The unit whose parameters are all new on the device after this op, and may be read by other ranks.
     pub const fn renews(&self, op: Op) -> Option<usize> {
         let (unit, piece) = match op {
-            Op::Update { unit, piece } if !self.config.updates_on_host() || piece.is_none() => (unit, piece),
-            Op::Fetch { unit, piece } if self.config.updates_on_host() => (unit, Some(piece)),
+            Op::Update { unit, piece } if !self.config.takes_back_pieces() || piece.is_none() => (unit, piece),
+            Op::Fetch { unit, piece } if self.config.takes_back_pieces() => (unit, Some(piece)),
             _ => return None,
         };
         if self.completes(unit, piece) { Some(unit) } else { None }
@@ -101,8 +101,12 @@ impl Window {
         while index < walk.tables.pieces(unit) {
             let piece = Piece { index, slot: self.updated % self.slots };
             ops.push(Op::Update { unit, piece: Some(piece) });
-            let on_host = walk.tables.config.updates_on_host();
-            ops.push(if on_host { Op::Fetch { unit, piece } } else { Op::Store { unit, piece } });
+            let config = walk.tables.config;
+            if !config.updates_on_host() {
+                ops.push(Op::Store { unit, piece });
+            } else if config.takes_back_pieces() {
+                ops.push(Op::Fetch { unit, piece });
+            }
             self.updated += 1;
             self.fetch(walk, ops);
             index += 1;

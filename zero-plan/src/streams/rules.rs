@@ -118,8 +118,11 @@ impl Rules<'_, '_> {
     const fn need(&self, op: Op) -> Last {
         match op {
             // It gives a shard that has been fetched; no queue but its own reads the place that it overwrites.
-            Op::Gather { .. } if self.tables.config.offloads_parameters() => {
-                self.shards[self.given % Offload::SHARD_SLOTS]
+            Op::Gather { .. } if self.tables.config.gives_fetched() => self.shards[self.given % Offload::SHARD_SLOTS],
+            // The fetch right before it has waited for the release of what it overwrites.
+            Op::Gather { .. } if self.tables.config.gathers_fetched() => self.shards[0],
+            Op::FetchShard { unit, slot } if self.tables.config.gathers_fetched() => {
+                self.seen.releases[self.gathered_at(unit, slot)]
             }
             // Otherwise the gather would overwrite parameters that layers still read.
             Op::Gather { unit, slot } if self.tables.config.shards_parameters() => {
@@ -201,9 +204,12 @@ impl Rules<'_, '_> {
         match op {
             Op::Gather { unit, slot } => {
                 self.seen.gathers[unit] = Some((at, slot));
-                self.shards[self.given % Offload::SHARD_SLOTS] = Some(at);
-                self.given += 1;
+                if self.tables.config.gives_fetched() {
+                    self.shards[self.given % Offload::SHARD_SLOTS] = Some(at);
+                    self.given += 1;
+                }
             }
+            Op::FetchShard { .. } if self.tables.config.gathers_fetched() => self.shards[0] = Some(at),
             Op::FetchShard { slot, .. } => (self.shards[slot], self.updated_shard) = (Some(at), None),
             Op::Store { .. } if self.tables.config.updates_at_use() => self.updated_shard = Some(at),
             Op::Release { unit } => {
@@ -224,8 +230,8 @@ impl Rules<'_, '_> {
                 self.seen.spreads[bucket] = Some(at);
             }
             Op::Momentum { .. } => self.directed = Some(at),
-            Op::Update { .. } if !self.updates_on_host() => self.updated = Some(at),
-            Op::Fetch { .. } if self.updates_on_host() => self.updated = Some(at),
+            Op::Update { .. } if !self.tables.config.takes_back_pieces() => self.updated = Some(at),
+            Op::Fetch { .. } if self.tables.config.takes_back_pieces() => self.updated = Some(at),
             Op::Receive { parcel: Parcel::TiedParameters, .. } => self.updated = Some(at),
             Op::Receive { parcel: Parcel::Activations, .. } => self.arrived[0] = Some(at),
             Op::Receive { parcel: Parcel::Gradients, .. } => self.arrived[1] = Some(at),

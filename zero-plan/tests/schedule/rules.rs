@@ -92,6 +92,13 @@ fn every_rule_of_schedules_refuses_something() {
         .on_gpus(TransportKind::Peer)
     };
     let hosts = [on_host(TierKind::Device, Width::F32), on_host(TierKind::Host, Width::BF16)];
+    // Shards that GPUs gather from where they were fetched to; and all states on the host, which updates them.
+    let gathered = |update_on| {
+        let offload = Offload { optimizer: TierKind::Host, parameters: TierKind::Host, update_on, ..ON_DISK };
+        let config = Config { offload, prefetch: 1, mesh: mesh(1, 1, 1), ..config(3) };
+        Model::new(config, &[40, 7, 90], None).on_gpus(TransportKind::Peer)
+    };
+    let hosts = hosts.into_iter().chain([UpdatePlace::Device, UpdatePlace::Host].map(gathered));
     let mut met = BTreeSet::new();
     let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards, later, shards_later];
     let others = others.into_iter().chain(turning).chain(hosts);

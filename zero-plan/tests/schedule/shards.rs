@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use zero_plan::{Config, Kind, Offload, Op, Pass, TierKind, TransportKind, prove_ranks};
+use zero_plan::{Config, Home, Kind, Offload, Op, Pass, TierKind, TransportKind, prove_ranks};
 
 use crate::model::{Model, ON_DISK, config, mesh, models_with_offloaded_parameters};
 use crate::mutants::Edit;
@@ -34,6 +34,34 @@ fn every_gather_has_a_shard_that_was_fetched_for_it() {
                     assert_eq!(fetched, gathered);
                     assert!(!gathered.is_empty());
                 }
+            }
+        });
+    }
+}
+
+/// On GPUs, a shard is fetched right before its gather, into the slot that goes with the slot for gathered parameters.
+#[test]
+fn devices_fetch_shards_right_before_their_gathers() {
+    for mut model in models_with_offloaded_parameters() {
+        let Offload { optimizer, gradients, parameters, .. } = &mut model.config.offload;
+        for state in [optimizer, gradients, parameters] {
+            *state = if *state == TierKind::Disk { TierKind::Host } else { *state };
+        }
+        model.on_gpus(TransportKind::Peer).plan().with(|plan| {
+            for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
+                for ops in [stage.step, stage.evaluation] {
+                    for pair in ops.windows(2) {
+                        let fetched =
+                            if let Op::FetchShard { unit, slot } = pair[0] { Some((unit, slot)) } else { None };
+                        let gathered = if let Op::Gather { unit, slot } = pair[1] { Some((unit, slot)) } else { None };
+                        assert_eq!(fetched, gathered, "{:?}", plan.config);
+                    }
+                    assert!(ops.iter().any(|op| matches!(op, Op::FetchShard { .. })));
+                }
+                let own = plan.places(plan.config.mesh.coordinates(plan.first_rank(pipeline)));
+                let slots = stage.step.iter().filter_map(|op| op.slot().filter(|_| matches!(op, Op::Gather { .. })));
+                assert_eq!(own.shard_slots(), slots.max().expect("a gather") + 1);
+                assert_eq!(own.memory.region(Kind::Parameters).home, Home::Host);
             }
         });
     }

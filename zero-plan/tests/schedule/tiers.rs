@@ -57,10 +57,12 @@ fn plans_with_tiers_are_proven() {
             prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
         });
     }
-    for model in offloaded_models().into_iter().chain(models_with_offloaded_sums()) {
+    let with_shards = models_with_offloaded_parameters();
+    for model in offloaded_models().into_iter().chain(models_with_offloaded_sums()).chain(with_shards) {
         for transport in [TransportKind::Peer, TransportKind::Nccl] {
             let mut model = model.clone().on_gpus(transport);
-            for state in [&mut model.config.offload.optimizer, &mut model.config.offload.gradients] {
+            let Offload { optimizer, gradients, parameters, .. } = &mut model.config.offload;
+            for state in [optimizer, gradients, parameters] {
                 if *state == TierKind::Disk {
                     *state = TierKind::Host;
                 }

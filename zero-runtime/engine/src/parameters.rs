@@ -276,12 +276,16 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 self.ranks.position.restart();
                 if self.plan.config.offloads_parameters() {
                     // To the slot that the first gather of a walk takes it from.
+                    let fetch = Op::FetchShard { unit, slot: 0 };
+                    self.ranks.begin(fetch)?;
                     self.carry_now(Direction::Fetch, core::iter::once(places.shard_blocks(unit, 0)))?;
+                    self.ranks.end(fetch);
                 }
                 self.ranks.run(Op::Gather { unit, slot: 0 })?;
                 self.ranks.run(Op::Wait { unit })?;
-                // A shared slot has all shards in the width in which they are held, not rounded.
-                let is_there = self.plan.config.shares_slots();
+                // A shared slot has all shards in the width in which they are held, not rounded; and so has one to which fetched
+                // shards are gathered.
+                let is_there = self.plan.config.shares_slots() || self.plan.config.gathers_fetched();
                 if is_there {
                     self.for_each_piece(self.arena.stored(places.computed_on(unit, 0)), 0, &mut own);
                 }

@@ -21,13 +21,16 @@ pub(super) enum SignalCount {
     Whole,
     /// Agreements entered.
     Entered,
+    /// Shards fetched from a tier, and gathers for which others have read theirs.
+    Gathered,
+    Released,
     /// Parcels sent and received.
     Sent(Parcel),
     Taken(Parcel),
 }
 
 impl SignalCount {
-    pub const LEN: usize = 7 + 2 * Parcel::ALL.len();
+    pub const LEN: usize = 9 + 2 * Parcel::ALL.len();
 
     pub const fn index(self) -> usize {
         match self {
@@ -38,8 +41,10 @@ impl SignalCount {
             Self::Joined => 4,
             Self::Whole => 5,
             Self::Entered => 6,
-            Self::Sent(parcel) => 7 + 2 * parcel as usize,
-            Self::Taken(parcel) => 8 + 2 * parcel as usize,
+            Self::Gathered => 7,
+            Self::Released => 8,
+            Self::Sent(parcel) => 9 + 2 * parcel as usize,
+            Self::Taken(parcel) => 10 + 2 * parcel as usize,
         }
     }
 }
@@ -75,6 +80,9 @@ pub(super) struct QueuedSoFar {
     staged: Vec<usize>,
     /// The last settle into each place for partial sums.
     partials: [usize; STAGING_SLOTS],
+    /// For each unit, its last fetch; for each slot for fetched shards, the last one there.
+    fetched: Vec<usize>,
+    shards: Vec<usize>,
     /// The last parcel of each kind in each slot that they leave from.
     left: [[usize; OUTGOING_SLOTS]; Parcel::ALL.len()],
 }
@@ -89,6 +97,8 @@ impl QueuedSoFar {
             settled: vec![0; buckets],
             staged: vec![0; STAGING_SLOTS + buckets],
             partials: [0; STAGING_SLOTS],
+            fetched: vec![0; plan.units.len()],
+            shards: vec![0; plan.units.len()],
             left: [[0; OUTGOING_SLOTS]; Parcel::ALL.len()],
         }
     }
@@ -118,6 +128,13 @@ impl QueuedSoFar {
     pub fn awaits(&mut self, plan: &Plan, pipeline: usize, op: Op, position: &Position) -> [Option<AwaitedCounts>; 2] {
         let along = |axis, count, times| Some(AwaitedCounts { whose: CountedRanks::Along(axis), count, times });
         let first = match op {
+            // Others may still read what was in its slot.
+            Op::FetchShard { slot, .. } if plan.config.gathers_fetched() => {
+                along(Axis::Zero, SignalCount::Released, self.shards[slot])
+            }
+            Op::Gather { unit, .. } if plan.config.gathers_fetched() => {
+                along(Axis::Zero, SignalCount::Gathered, self.fetched[unit])
+            }
             // Ranks along `zero` publish in the same order, so all of them reach the count that this rank then had.
             Op::Gather { unit, .. } => along(Axis::Zero, SignalCount::Published, self.published[unit]),
             Op::Claim { bucket } => along(Axis::Zero, SignalCount::Settled, self.staged[staging_of(plan, bucket)]),
@@ -160,6 +177,15 @@ impl QueuedSoFar {
             return [self.publish(plan, unit), None];
         }
         match op {
+            Op::FetchShard { unit, slot } if plan.config.gathers_fetched() => {
+                let times = self.raise(SignalCount::Gathered);
+                (self.fetched[unit], self.shards[slot]) = (times, times);
+                [Some(SignalCount::Gathered), None]
+            }
+            Op::Gather { .. } if plan.config.gathers_fetched() => {
+                self.raise(SignalCount::Released);
+                [Some(SignalCount::Released), None]
+            }
             Op::Reduce { bucket, .. } => {
                 let times = self.raise(SignalCount::Offered);
                 (self.offered[bucket], self.staged[staging_of(plan, bucket)]) = (times, times);

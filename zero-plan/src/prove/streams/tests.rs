@@ -108,6 +108,26 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
             add(Config { micro_batches: 2, ..of_sums }, &[9000, 7, 5000, 4200, 60], false);
             add(Config { precision: copied, ..of_sums }, &[9000, 7, 5000, 60], false);
         }
+        if stage == 3 {
+            let parameters = TierKind::Host;
+            let of_shards = Offload { parameters, ..tier };
+            for prefetch in [0, 1, 3] {
+                add(Config { offload: of_shards, prefetch, ..base }, &[9000, 7, 5000, 90, 60], false);
+                let alone = Offload { optimizer: TierKind::Device, ..of_shards };
+                let shaped = Config { mesh: mesh(1, 2, 2), micro_batches: 2, recompute: Recompute::Every(2), ..base };
+                add(Config { offload: alone, prefetch, ..shaped }, &[4200, 7, 90, 0], true);
+            }
+            let piped = Config { mesh: mesh(2, 2, 1), micro_batches: 2, prefetch: 1, ..base };
+            add(Config { offload: of_shards, ..piped }, &[9000, 7, 500, 90], false);
+            for (gradients, precision) in
+                [TierKind::Device, TierKind::Host].into_iter().flat_map(|it| [(it, Precision::default()), (it, copied)])
+            {
+                let all = Offload { parameters, gradients, ..on_host };
+                let precision = Precision { compute: precision.params, ..precision };
+                let config = Config { offload: all, precision, bucket_bytes: 1, micro_batches: 2, ..base };
+                add(config, &[9000, 7, 5000, 60], false);
+            }
+        }
         let turning = Offload { activations: TierKind::Host, prefetch: 1, ..Offload::NONE };
         let every = [Recompute::None, Recompute::Every(1)];
         for recompute in every {

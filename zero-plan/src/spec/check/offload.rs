@@ -42,14 +42,14 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
     Rule { reads: &[GRADIENTS, "mesh", "transport"], find: replicas_on_hosts },
     Rule { reads: &[GRADIENTS, "mesh", "pipeline"], find: replicas_of_chunks },
-    Rule { reads: &[PARAMETERS, "device"], find: shards_of_gpu },
+    Rule { reads: &[PARAMETERS, "device"], find: |it| disk_of_gpu(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "device"], find: |it| same_memory(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "optimizer"], find: |it| muon(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "checkpoint.snapshot"], find: |it| snapshot(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "zero.stage"], find: whole_parameters },
     Rule { reads: &[PARAMETERS, "zero.gather"], find: held_parameters },
     Rule { reads: &[PARAMETERS, "precision"], find: converted_parameters },
-    Rule { reads: &[PARAMETERS, "mesh", "transport"], find: shards_on_hosts },
+    Rule { reads: &[PARAMETERS, "mesh", "transport", "device"], find: shards_on_hosts },
     Rule { reads: &[ACTIVATIONS, "device"], find: |it| disk_of_gpu(it, ACTIVATIONS) },
     Rule { reads: &[ACTIVATIONS, "device"], find: |it| same_memory(it, ACTIVATIONS) },
     Rule { reads: &[ACTIVATIONS, "mesh"], find: activations_in_a_pipeline },
@@ -115,15 +115,6 @@ fn disk_of_gpu(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> 
     let why = "which ranks on a GPU cannot do yet";
     let label = "nothing carries bytes between a disk and the memory of a GPU";
     impossible(subject, path, why, label, "set it to Host, or remove `offload`")
-}
-
-fn shards_of_gpu(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.device == DeviceKind::Cpu {
-        return None;
-    }
-    let label = "the shards of a GPU stay in its memory";
-    let help = "remove `parameters`, or set `device` to Cpu";
-    impossible(subject, PARAMETERS, "which ranks on a GPU cannot do yet", label, help)
 }
 
 fn same_memory(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
@@ -222,8 +213,8 @@ fn converted_parameters(subject: &CheckedSpec) -> Option<Diagnostic> {
 
 fn shards_on_hosts(subject: &CheckedSpec) -> Option<Diagnostic> {
     let spec = subject.spec;
-    let config =
-        Config { mesh: spec.mesh.grid(), transport: spec.transport(), offload: spec.offload.config(), ..Config::PLAIN };
+    let (mesh, transport, device) = (spec.mesh.grid(), spec.transport(), spec.device);
+    let config = Config { mesh, transport, device, offload: spec.offload.config(), ..Config::PLAIN };
     if !config.sends_fetched_shards() {
         return None;
     }
@@ -359,6 +350,10 @@ mod tests {
             assert_eq!(found, [("Z0114", &*format!("`offload.parameters` {message}"))], "{keys}");
         }
         assert_eq!(codes(&format!("(zero: (stage: 3), {offload}, disk: GB(1))")), [""; 0]);
+        for keys in ["host: GB(1)", "mesh: (nodes: 2, zero: 4), transport: Nccl"] {
+            let text = format!("(zero: (stage: 3), device: Cuda, offload: (parameters: Host), {keys})");
+            assert_eq!(codes(&text), [""; 0], "{text}");
+        }
         let on_one = "mesh: (nodes: 2, zero: 2, pipeline: 2, within_node: [Zero]), batch: (micro_batches: 2)";
         assert_eq!(codes(&format!("(zero: (stage: 3), {on_one}, transport: Cluster, {offload})")), [""; 0]);
     }

@@ -63,11 +63,10 @@ const LEVELS: [&[[bool; 4]]; 3] = [
     &[[true, true, true, false], [true, true, true, true]],
 ];
 
-/// What a device keeps in its tier, with the first settings. The parameters of a GPU stay in its memory.
+/// What a device keeps in its tier, with the first settings.
 fn kept_in(tier: TierKind, which: [bool; 4]) -> Offload {
     let in_tier = |is_kept: bool| if is_kept { tier } else { TierKind::Device };
     let [optimizer, gradients, parameters, activations] = which.map(in_tier);
-    let parameters = if tier == TierKind::Host { TierKind::Device } else { parameters };
     let (prefetch, piece_bytes) = PIECES[0];
     Offload { optimizer, gradients, parameters, activations, prefetch, piece_bytes, ..Offload::NONE }
 }

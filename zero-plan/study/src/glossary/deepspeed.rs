@@ -72,17 +72,18 @@ pub(super) const WORDS: &[Word] = &[
     word(
         "offload_optimizer",
         &["cpu_offload", "ZeRO-Offload", "ZeRO-Infinity", "offload", "offloading", "nvme"],
-        &["offload.optimizer", "disk"],
+        &["offload.optimizer", "offload.update_on", "disk"],
         "Keeps the optimizer's states in the host's memory or on a disk. `device: nvme` is `offload: (optimizer: Disk)`, \
          and its `nvme_path` the argument `--offload`. DeepSpeed keeps gradients there too, and updates on the host's \
-         cores; here the device updates, to the bits of a run without offload.",
+         cores, as `gradients: Host` and `update_on: Host` do here, to the bits of a run without offload.",
     ),
     word(
         "offload_param",
         &["cpu_offload_param", "cpu_offload_params", "max_in_cpu"],
         &["offload.parameters", "disk"],
-        "Keeps shards of parameters in the host's memory or on a disk, at stage 3. `device: nvme` is `offload: \
-         (parameters: Disk)` where ranks compute on processors; parameters of a GPU stay in its memory.",
+        "Keeps shards of parameters in the host's memory or on a disk, at stage 3. `device: cpu` is `offload: (parameters: \
+         Host)` where ranks compute on GPUs, and `device: nvme` is `offload: (parameters: Disk)` where they compute on \
+         processors.",
     ),
     word(
         "aio",

@@ -7,6 +7,7 @@ use zero_plan::{Precision, Width};
 use super::batch::{BatchSizes, contradiction, nodes, ranks};
 use super::deepspeed::{FP16, ZeroSettings};
 use super::draft::Draft;
+use super::offload;
 use super::settings::{Settings, wrong};
 use super::{ImportOptions, SettingFate};
 
@@ -115,6 +116,7 @@ fn fsdp(settings: &mut Settings, options: &ImportOptions) -> Result<Draft, Box<D
     }
     parallelism(settings, &mut draft)?;
     draft.note_missing(settings);
+    offload::take_over_all(settings, &mut draft, "fsdp_config.fsdp_offload_params");
     Ok(draft)
 }
 

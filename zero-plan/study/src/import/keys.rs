@@ -72,9 +72,6 @@ const WINDOW: Meaning = Planned(
     "states travel in pieces of `offload.piece` bytes, directly between their tier and `offload.prefetch` + 2 slots",
 );
 const SHARDS: Meaning = Planned("a shard is fetched whole, into one of two slots, from where its unit is gathered");
-const OFFLOAD_ALL: Meaning = Lost(
-    "it moves parameters and gradients to the host's memory with the optimizer; of a GPU, `offload` moves only the optimizer",
-);
 const PARTLY: Meaning = Lost("a state is kept in one tier as a whole, which a ratio of 1 also means");
 const SPECULATIVE: Meaning =
     Lost("it updates before the norm is known and takes updates back inexactly; here an update waits for the norm");

@@ -1,4 +1,4 @@
-//! Offload: where states are kept, by the settings of DeepSpeed. Facts are from its sources. Never reads text.
+//! Offload: where states are kept, by the settings of DeepSpeed and of FSDP. Facts are from their sources. Never reads text.
 
 use zero_plan::{DeviceKind, OptimizerKind, TierKind};
 
@@ -43,6 +43,25 @@ pub(super) fn take_over(settings: &mut Settings, draft: &mut Draft) {
     }
 }
 
+/// Takes over a flag that moves parameters, gradients and the optimizer to the memory of the host, as far as a draft whose device
+/// is known can have them there.
+pub(super) fn take_over_all(settings: &mut Settings, draft: &mut Draft, path: &str) {
+    if !settings.is_set(path) {
+        return;
+    }
+    let tiers = [OPTIMIZER.key, PARAMETERS.key].map(|key| tier_of(draft, key, "CPU"));
+    match tiers {
+        [Err(reason), _] => settings.note(SettingFate::Lost, path, reason),
+        [Ok(_), parameters] => {
+            draft.kept = tiers.map(|tier| tier.unwrap_or_default());
+            let which = if parameters.is_ok() { "optimizer: Host, parameters: Host" } else { "optimizer: Host" };
+            let others =
+                "gradients stay on the device, which updates, unless `gradients` and `update_on` are Host, too";
+            settings.note(SettingFate::Nearest, path, format!("`offload: ({which})`; {others}"));
+        }
+    }
+}
+
 fn kept(settings: &mut Settings, draft: &Draft, state: &OfState) -> TierKind {
     let words = state.tiers.into_iter().find_map(|path| Some((path, settings.word(path)?.0)));
     let flag = state.flags.iter().find(|path| settings.is_set(path)).map(|&path| (path, "CPU".to_owned()));
@@ -81,21 +100,21 @@ fn tier_of(draft: &Draft, key: &str, tier: &str) -> Result<TierKind, &'static st
         _ if draft.optimizer == OptimizerKind::Muon => {
             Err("Muon updates whole matrices, and states are fetched in pieces: they stay on the device")
         }
-        (_, DeviceKind::Cuda) if is_of_parameters => Err("parameters of a GPU stay in its memory"),
-        ("CPU", DeviceKind::Cuda) => Ok(TierKind::Host),
+        (_, DeviceKind::Cuda) if tier != "CPU" => {
+            Err("states of a GPU cannot be on a disk yet; `offload: (optimizer: Host)` keeps them in the host's memory")
+        }
         ("CPU", DeviceKind::Cpu) => {
             Err("the host's memory is what `device: Cpu` computes in; `offload: (optimizer: Disk)` saves some of it")
         }
-        (_, DeviceKind::Cpu) if is_of_parameters && (draft.gathers_once || draft.nodes > 1 && !draft.within_node) => {
-            Err("parameters on a disk are gathered for each use, by ranks of one host")
+        _ if is_of_parameters && draft.gathers_once => Err("parameters in a tier are gathered for each use"),
+        (_, DeviceKind::Cpu) if is_of_parameters && draft.nodes > 1 && !draft.within_node => {
+            Err("parameters on a disk are gathered by ranks of one host")
         }
-        (_, DeviceKind::Cpu) if is_of_parameters && draft.precision.params != draft.precision.compute => {
-            Err("parameters on a disk have the width that layers compute in")
+        _ if is_of_parameters && draft.precision.params != draft.precision.compute => {
+            Err("parameters in a tier have the width that layers compute in")
         }
         (_, DeviceKind::Cpu) => Ok(TierKind::Disk),
-        (_, DeviceKind::Cuda) => {
-            Err("states of a GPU cannot be on a disk yet; `offload: (optimizer: Host)` keeps them in the host's memory")
-        }
+        (_, DeviceKind::Cuda) => Ok(TierKind::Host),
     }
 }
 
@@ -161,7 +180,7 @@ mod tests {
         assert_eq!((taken, reason.as_str()), (SettingFate::Nearest, "`offload: (parameters: Disk)`"));
         for (changed, reason) in [
             (with("").replace("zero_stage: 3", "zero_stage: 2"), "it is not read below stage 3"),
-            (with("").replace("use_cpu: true", "use_cpu: false"), "parameters of a GPU stay"),
+            (with("").replace("use_cpu: true", "use_cpu: false"), "states of a GPU cannot be on a disk"),
             (with("").replace("param_device: nvme", "param_device: cpu"), "the host's memory is what"),
         ] {
             let (text, notes) = of(&changed);
@@ -183,6 +202,12 @@ mod tests {
             let spec = of(&text).0;
             assert!(spec.contains(line), "{text}: {spec}");
         }
+        let both = json(3, r#""offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}"#);
+        let (spec, notes) = of(&both);
+        assert!(spec.contains("\n    offload: (optimizer: Host, parameters: Host),\n    device: Cuda,\n"), "{spec}");
+        assert_eq!(parse(&spec).expect("a spec").config().offload.parameters, TierKind::Host);
+        let (taken, _) = fate(&notes, PARAMETERS.tiers[0]).expect("a note");
+        assert_eq!(taken, SettingFate::Nearest);
     }
 
     /// What stays on the device has one note, which says why, and nothing about how states would travel.
@@ -236,16 +261,28 @@ mod tests {
             (section("super_offload"), "it updates before the norm is known"),
             (section("cpuadam_cores_perc"), "an update is an op of the device"),
             ("zero_optimization.zenflow".to_owned(), "it updates from gradients of earlier steps"),
-            ("zero_optimization.offload_param.device".to_owned(), "parameters of a GPU stay in its memory"),
+            ("zero_optimization.offload_param.device".to_owned(), "states of a GPU cannot be on a disk yet"),
         ] {
             let (taken, found) = fate(&notes, &setting).unwrap_or_else(|| panic!("{setting}: {notes:?}"));
             assert!(taken == SettingFate::Lost && found.starts_with(reason), "{setting}: {found}");
         }
         let fsdp =
             "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n  fsdp_offload_params: true\n";
-        let (spec, notes) = of(fsdp);
-        assert!(parse(&spec).is_ok() && !spec.contains("offload"), "{spec}");
-        let (taken, reason) = fate(&notes, "fsdp_config.fsdp_offload_params").expect("a note");
-        assert!(taken == SettingFate::Lost && reason.contains("only the optimizer"), "{reason}");
+        let both = "offload: (optimizer: Host, parameters: Host)";
+        for (text, line, wanted) in [
+            (fsdp.to_owned(), Some(both), SettingFate::Nearest),
+            (
+                format!("{fsdp}  fsdp_reshard_after_forward: false\n"),
+                Some("offload: (optimizer: Host)"),
+                SettingFate::Nearest,
+            ),
+            (format!("use_cpu: true\n{fsdp}"), None, SettingFate::Lost),
+        ] {
+            let (spec, notes) = of(&text);
+            assert!(parse(&spec).is_ok(), "{spec}");
+            assert!(line.map_or(!spec.contains("offload"), |line| spec.contains(line)), "{spec}");
+            let (taken, reason) = fate(&notes, "fsdp_config.fsdp_offload_params").expect("a note");
+            assert!(taken == wanted && line.is_none_or(|line| reason.contains(line)), "{reason}");
+        }
     }
 }

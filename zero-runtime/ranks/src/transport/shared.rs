@@ -28,6 +28,8 @@ pub struct Shared<'p, D: Device> {
     versions: Vec<u32>,
     /// For each unit: the count of its last gather, if ranks give their shards to slots that they have in common.
     gathers: Vec<u32>,
+    /// For each slot for fetched shards, the last fetch into it.
+    shards: Vec<u32>,
     pub(super) sums: BucketCounts,
     /// For each kind of parcel and each slot that parcels leave from: the last parcel that was there.
     left: [[u32; OUTGOING_SLOTS]; Parcel::ALL.len()],
@@ -80,6 +82,7 @@ impl<'p, D: Device> Shared<'p, D> {
             told: [0; Count::NUMBER],
             versions: vec![0; plan.units.len()],
             gathers: vec![0; plan.units.len()],
+            shards: vec![0; plan.units.len()],
             sums: BucketCounts {
                 offers: vec![None; buckets],
                 staged: vec![None; STAGING_SLOTS + buckets],
@@ -213,7 +216,7 @@ impl<'p, D: Device> Shared<'p, D> {
         for zero in 0..config.mesh.zero {
             let peer = self.arena.along(Axis::Zero, zero);
             let (count, target) = match self.op_messages() {
-                _ if config.shares_slots() => (Count::Gathered, self.gathers[unit]),
+                _ if config.shares_slots() || config.gathers_fetched() => (Count::Gathered, self.gathers[unit]),
                 Some(remote) if !config.reaches(self.rank(), peer) => (Count::Gathered, remote.gather_of(unit)),
                 _ => (Count::Published, self.versions[unit]),
             };
@@ -304,6 +307,10 @@ impl<'p, D: Device> Shared<'p, D> {
             {
                 self.await_shards(device, unit)
             }
+            // Others may still gather what was in its slot.
+            Op::FetchShard { slot, .. } if self.arena.plan().config.gathers_fetched() => {
+                self.await_peers(device, Axis::Zero, Count::Released, self.shards[slot])
+            }
             Op::Claim { bucket } => self.await_staging(device, bucket),
             Op::Subtotal { bucket, axis, .. } => self.await_host_offers(device, bucket, axis),
             Op::Settle { bucket, .. } => self.await_offers(device, bucket),
@@ -335,6 +342,13 @@ impl<'p, D: Device> Shared<'p, D> {
         match op {
             Op::Gather { unit, .. } if self.arena.plan().config.shares_slots() => {
                 self.gathers[unit] = self.tell(device, Count::Gathered);
+            }
+            Op::FetchShard { unit, slot } if self.arena.plan().config.gathers_fetched() => {
+                self.gathers[unit] = self.tell(device, Count::Gathered);
+                self.shards[slot] = self.gathers[unit];
+            }
+            Op::Gather { .. } if self.arena.plan().config.gathers_fetched() => {
+                self.tell(device, Count::Released);
             }
             Op::Release { .. } if self.arena.plan().config.shares_gathers() => {
                 self.tell(device, Count::Released);

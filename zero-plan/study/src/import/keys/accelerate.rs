@@ -83,7 +83,7 @@ pub(in crate::import) const ACCELERATE: &[KeyRow] = &[
     row("fsdp_config.fsdp_backward_prefetch_policy", PREFETCHES, Used),
     row("fsdp_config.fsdp_forward_prefetch", Flag, Used),
     row("fsdp_config.fsdp_activation_checkpointing", Flag, Used),
-    row("fsdp_config.fsdp_offload_params", Flag, OFFLOAD_ALL),
+    row("fsdp_config.fsdp_offload_params", Flag, Used),
     row("fsdp_config.fsdp_auto_wrap_policy", Anything, UNITS),
     row("fsdp_config.fsdp_transformer_layer_cls_to_wrap", Anything, UNITS),
     row("fsdp_config.fsdp_min_num_params", Anything, UNITS),
