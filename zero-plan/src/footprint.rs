@@ -3,16 +3,13 @@
 
 use crate::config::{Config, DeviceKind, TierKind, Width};
 use crate::layout::{Home, Memory, Tables};
-use crate::lines::{PAGE_BYTES, round_up};
+use crate::lines::{PAGE_BYTES, STEP_WORDS, round_up};
 use crate::plan::Plan;
 
 /// Room for the words in which a rank publishes its progress.
 pub const CONTROL_BYTES: usize = 256;
 /// The number of exchanges whose numbers are kept: the current one and the one before it.
 pub const NUMBER_ROUNDS: usize = 2;
-
-/// The number of words of one step: its hyperparameters, and its report.
-pub const STEP_WORDS: usize = 13;
 
 /// Code and constants of the program that are in use, its main thread's stack, and its allocations before the first
 /// step. A tiny model uses 6 MiB of it, mostly for the C library and the allocator. Reading or writing parameters in

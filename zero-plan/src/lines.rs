@@ -20,3 +20,6 @@ pub const BLOCK_BYTES: usize = 4096;
 
 /// The elements of a block in the narrowest width. In any width this many elements are whole blocks.
 pub const BLOCK_ELEMENTS: usize = BLOCK_BYTES / 2;
+
+/// The number of words of one step: its hyperparameters, and its report.
+pub const STEP_WORDS: usize = 13;

@@ -4,8 +4,7 @@
 use super::activations::PlacesInTurn;
 use super::{Bucket, Decoding, Kind, OUTGOING_SLOTS, STAGING_SLOTS, Tables, arriving_bytes, entering_bytes, min};
 use crate::config::{Config, Offload};
-use crate::footprint::STEP_WORDS;
-use crate::lines::{BLOCK_ELEMENTS, round_up};
+use crate::lines::{BLOCK_ELEMENTS, STEP_WORDS, round_up};
 use crate::mesh::Axis;
 use crate::unit::max;
 

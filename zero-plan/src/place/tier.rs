@@ -1,9 +1,8 @@
 //! Tier: where pieces of states are kept, and where they are worked on. Never says when they travel.
 
 use super::{Place, Places, State, Stretch};
-use crate::footprint::STEP_WORDS;
 use crate::layout::{Bucket, Kind};
-use crate::lines::{BLOCK_BYTES, BLOCK_ELEMENTS, round_up};
+use crate::lines::{BLOCK_BYTES, BLOCK_ELEMENTS, STEP_WORDS, round_up};
 use crate::schedule::{Op, Piece};
 
 /// What can be kept in a tier, and travels in pieces. Each piece of a unit has its own part of all.

@@ -2,7 +2,8 @@
 //! interprets them.
 #![allow(unsafe_code)]
 
-use zero_plan::footprint::{STEP_WORDS, words_bytes};
+use zero_plan::footprint::words_bytes;
+use zero_plan::lines::STEP_WORDS;
 
 use zero_core::arena::Arena;
 use zero_core::device::{Device, HyperBlock, ReportBlock};
