@@ -24,6 +24,8 @@ enum Kept {
     InMemory,
     Optimizer,
     All,
+    OptimizerAtUse,
+    AllAtUse,
 }
 
 impl Kept {
@@ -32,6 +34,8 @@ impl Kept {
             Self::InMemory => "memory",
             Self::Optimizer => "optimizer",
             Self::All => "all",
+            Self::OptimizerAtUse => "optimizer_at_use",
+            Self::AllAtUse => "all_at_use",
         }
     }
 
@@ -40,6 +44,8 @@ impl Kept {
             Self::InMemory => "",
             Self::Optimizer => ", offload: (optimizer: Disk)",
             Self::All => ", offload: (optimizer: Disk, gradients: Disk, parameters: Disk)",
+            Self::OptimizerAtUse => ", offload: (optimizer: Disk, update: AtUse)",
+            Self::AllAtUse => ", offload: (optimizer: Disk, gradients: Disk, parameters: Disk, update: AtUse)",
         }
     }
 }
@@ -47,7 +53,14 @@ impl Kept {
 /// Tokens of a sequence.
 const LENGTH: usize = 256;
 /// Tokens of a step, and what leaves memory: each is compared with the same in memory.
-const SPEED: [(usize, Kept); 3] = [(8192, Kept::Optimizer), (4096, Kept::Optimizer), (8192, Kept::All)];
+const SPEED: [(usize, Kept); 6] = [
+    (8192, Kept::Optimizer),
+    (4096, Kept::Optimizer),
+    (8192, Kept::All),
+    (8192, Kept::OptimizerAtUse),
+    (4096, Kept::OptimizerAtUse),
+    (8192, Kept::AllAtUse),
+];
 /// Steps are predicted at few tokens, so that the disk is a large part of them.
 const PREDICTED_TOKENS: usize = 1024;
 const PREDICTED_RANKS: [usize; 2] = [1, 2];
