@@ -230,7 +230,8 @@ impl Bench<'_> {
                 let direct = hardware.node.disk.as_ref().and_then(|disk| disk.direct).ok_or("no direct rates")?;
                 rates[at].push(direct.at_once().iter().sum::<f64>());
                 for (tiered, [measured, predicted, ratios]) in specs.iter().zip(&mut rows[at * specs.len()..]) {
-                    let measured_s = self.step_s(tiered, &limits)?;
+                    // Its units are measured with as many.
+                    let measured_s = self.step_s_of(tiered, &["--threads", "1"], &limits)?;
                     let predicted_s = predict(&tiered.built, &hardware, 1)?;
                     measured.push(measured_s);
                     predicted.push(predicted_s);
