@@ -15,6 +15,7 @@ rank:
 |-------------|--------------------------------------------------------------------|---------------|
 | single      | one process, no collectives                                        | one rank      |
 | mapped      | the same, with AdamW's moments in files that are mapped to memory  | one rank with `offload: (optimizer: Disk)` |
+| nvme        | the same under DeepSpeed, stage 3, with AdamW's states on a disk   | one rank with `offload: (optimizer: Disk)` |
 | ddp         | DistributedDataParallel: bucketed all-reduce                       | stage 0       |
 | zero1       | the same, with the optimizer's state sharded over the ranks        | stage 1       |
 | fsdp2       | fully_shard, parameters kept gathered between forward and backward | stage 2       |
@@ -62,7 +63,7 @@ UNTIMED_COMPILED_STEPS = 8
 LEARNING_RATE = 1e-3
 
 # Modes that one process runs, and all modes: torchrun starts the others.
-ALONE = ("single", "mapped", "product", "version")
+ALONE = ("single", "mapped", "nvme", "product", "version")
 MODES = ALONE + ("ddp", "zero1", "fsdp2", "fsdp", "collectives", "checkpoint")
 
 # Modes that a GPU runs, and that can be compiled.
@@ -257,6 +258,34 @@ def map_moments(optimizer, folder):
             optimizer.state[parameter] = state
 
 
+class OnDisk:
+    """A model and its optimizer under DeepSpeed, which keeps the optimizer's states in files of a folder."""
+
+    def __init__(self, model, folder, batch):
+        os.environ.update(DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
+        import deepspeed  # Only this mode needs it.
+
+        self.engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
+            "train_micro_batch_size_per_gpu": batch,
+            "optimizer": {"type": "AdamW", "params": {"lr": LEARNING_RATE}},
+            "zero_optimization": {
+                "stage": 3,
+                "offload_optimizer": {"device": "nvme", "nvme_path": folder, "pipeline_read": True, "pipeline_write": True},
+            },
+            "aio": {"block_size": 1 << 20, "queue_depth": 8, "overlap_events": True},
+        })
+
+    def backward(self, loss):
+        self.engine.backward(loss)
+
+    def step(self):
+        self.engine.step()
+
+    def zero_grad(self):
+        pass  # A step of the engine does it.
+
+
 def time_steps(model, optimizer, ids, targets, steps, autocast, loss_of=loss_of, untimed=UNTIMED_STEPS):
     """Seconds of each timed step. All ranks start a step together, so that none is charged for another's lateness."""
     seconds = []
@@ -270,7 +299,10 @@ def time_steps(model, optimizer, ids, targets, steps, autocast, loss_of=loss_of,
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
             logits = model(ids)
         loss = loss_of(logits, targets)
-        loss.backward()
+        if isinstance(optimizer, OnDisk):
+            optimizer.backward(loss)
+        else:
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         if on_gpu:
@@ -431,7 +463,11 @@ def train(options, rank, ranks, threads):
         model = MODELS[options.model](options.vocab, options.seq, options.dim, options.heads, options.layers, **tied)
     params = sum(parameter.numel() for parameter in model.parameters())
     model = distribute(model, options.mode, options.precision, ranks, options.device, options.compile)
-    optimizer = build_optimizer(model, options.mode)
+    if options.mode == "nvme":
+        optimizer = OnDisk(model, options.folder, options.batch)
+        model = optimizer.engine
+    else:
+        optimizer = build_optimizer(model, options.mode)
     if options.mode == "mapped":
         map_moments(optimizer, options.folder)
     torch.manual_seed(1 + rank)

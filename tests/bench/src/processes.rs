@@ -119,9 +119,10 @@ impl Peer {
         read_peer(&finished(command, mode.name)?, params)
     }
 
-    /// The command that trains a model of this size with two threads, with moments in mapped files of a folder.
-    pub(crate) fn mapped(&self, size: &[&str], steps: u32, folder: &Path) -> Command {
-        let mut command = self.command("mapped", 1);
+    /// The command that trains a model of this size with two threads, with moments in a folder: in mapped files, or as DeepSpeed
+    /// keeps them.
+    pub(crate) fn on_disk(&self, mode: &str, size: &[&str], steps: u32, folder: &Path) -> Command {
+        let mut command = self.command(mode, 1);
         command.args(["--steps", &steps.to_string(), "--folder"]).arg(folder).args(size).env("OMP_NUM_THREADS", "2");
         command
     }

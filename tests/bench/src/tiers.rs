@@ -326,7 +326,7 @@ impl Bench<'_> {
             let ours_s = self.step_s_of(&ours, &["--threads", "2"], &limited)?;
             drop(limited);
             let peers = |limits: &Limits| {
-                let command = peer.mapped(&MAPPED_PEER, self.choice.steps, &self.choice.folder);
+                let command = peer.on_disk("mapped", &MAPPED_PEER, self.choice.steps, &self.choice.folder);
                 let step_s = read_peer(&finished(limits.within(&command), "the peer")?, params)?.step_s;
                 eprintln!("  mapped: {:.1} ms a step", 1e3 * step_s);
                 Outcome::Ok(step_s)
@@ -342,6 +342,14 @@ impl Bench<'_> {
             "ours, optimizer on disk: {ours_s:.2} s; PyTorch with mapped moments: {peers_s:.2} s, {ratio:.2} times as long"
         );
         println!("PyTorch with mapped moments and no limit: {free_s:.2} s");
+        // It does not fit the group, because its libraries alone take more.
+        let deepspeed = peer.on_disk("nvme", &MAPPED_PEER, self.choice.steps, &self.choice.folder);
+        match finished(deepspeed, "DeepSpeed").and_then(|said| read_peer(&said, params)) {
+            Ok(theirs) => println!("DeepSpeed, optimizer on NVMe, and no limit: {:.2} s", theirs.step_s),
+            Err(error) => {
+                println!("DeepSpeed, optimizer on NVMe: {}", error.to_string().lines().last().unwrap_or("failed"))
+            }
+        }
         Ok(())
     }
 
