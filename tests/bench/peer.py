@@ -44,6 +44,7 @@ import platform
 import resource
 import shutil
 import statistics
+import sys
 import time
 
 import torch
@@ -264,6 +265,8 @@ class OnDisk:
     def __init__(self, model, folder, batch):
         os.environ.update(DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
+        # It compiles its reads and writes of disks with a `ninja` that lies beside Python.
+        os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
         import deepspeed  # Only this mode needs it.
 
         self.engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={

@@ -20,7 +20,7 @@ const UNTIMED: u32 = 2;
 const SCRIPT: &str = "peer.py";
 
 /// The peer's modes that torchrun does not start.
-const ALONE: [&str; 4] = ["single", "mapped", "product", "version"];
+const ALONE: [&str; 5] = ["single", "mapped", "nvme", "product", "version"];
 
 /// Arguments of every run of ours, besides its steps: only training.
 const OURS: &[&str] = &["--sample", "0", "--held-out", "0"];

@@ -347,7 +347,9 @@ impl Bench<'_> {
         match finished(deepspeed, "DeepSpeed").and_then(|said| read_peer(&said, params)) {
             Ok(theirs) => println!("DeepSpeed, optimizer on NVMe, and no limit: {:.2} s", theirs.step_s),
             Err(error) => {
-                println!("DeepSpeed, optimizer on NVMe: {}", error.to_string().lines().last().unwrap_or("failed"))
+                let said = error.to_string();
+                let why = said.lines().rfind(|line| line.contains("Error")).unwrap_or(&said);
+                println!("DeepSpeed, optimizer on NVMe: {why}");
             }
         }
         Ok(())
