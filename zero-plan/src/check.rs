@@ -283,7 +283,8 @@ struct Checker<'a, 's> {
     window: [WindowSlot; Offload::SLOTS_MAX],
     /// The content of each slot for sums that are kept in a tier.
     sums: [SumsSlot; Offload::SUM_SLOTS_MAX],
-    /// The unit whose shard is in each slot for fetched shards, and how many shards have been gathered from there.
+    /// The unit whose shard is in each slot for fetched shards, and how many shards have been gathered from there. Where devices
+    /// gather shards right after their fetch: the unit that is fetched, and its slot.
     shards: [Option<usize>; Offload::SHARD_SLOTS],
     given: usize,
     activations_out: Outgoing,

@@ -432,9 +432,10 @@ const fn is_in_blocks(config: &Config, region: &Region) -> bool {
     region.home.is_tier() || is_window && region.bytes > 0
 }
 
-/// Whether a region suits a home. States are in their tier, and so is the window where the host updates them. Mapped gathers are views of contiguous shards, and ranks of
-/// a host share what they gather from other hosts, even before it is converted. Peers read local gradients, updated
-/// shards of replicas, parcels to another pipeline stage, and sums that an all-reduce spreads.
+/// Whether a region suits a home. States are in their tier, and so is the window where the host updates them. Mapped
+/// gathers are views of contiguous shards, and ranks of a host share what they gather from other hosts, even before it is
+/// converted. Peers read local gradients, updated shards of replicas, shards that a device has fetched for them, parcels
+/// to another pipeline stage, and sums that an all-reduce spreads.
 const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
     let config = tables.config;
     let tier = match kind {

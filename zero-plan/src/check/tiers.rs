@@ -5,19 +5,12 @@ use super::{BrokenRule, Checker};
 use crate::config::Offload;
 use crate::schedule::Piece;
 
-/// The content of a slot of the window.
+/// The content of a slot of the window. A piece that is handed over to the host counts as fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowSlot {
     Free,
-    /// Fetched, or handed over to the host that updates it.
-    Fetched {
-        unit: usize,
-        index: usize,
-    },
-    Updated {
-        unit: usize,
-        index: usize,
-    },
+    Fetched { unit: usize, index: usize },
+    Updated { unit: usize, index: usize },
 }
 
 /// The content of a slot for the sums of a bucket.
@@ -82,7 +75,8 @@ impl Checker<'_, '_> {
         };
         rules! {
             self.subject.tables.config.updates_in_pieces() => "an update of a piece of states that are kept on the device",
-            slot < self.subject.tables.window_slots(self.subject.pipeline) && self.holds(slot, unit, index) => "an update of a piece that is not fetched",
+            slot < self.subject.tables.window_slots(self.subject.pipeline) && self.holds(slot, unit, index) =>
+                "an update of a piece that is not fetched",
             index == self.units[unit].updated_pieces => "an update of a piece out of turn",
         }
         self.units[unit].updated_pieces += 1;

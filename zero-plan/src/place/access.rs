@@ -235,7 +235,6 @@ impl OfOp<'_, '_> {
             }
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece: None } => self.update(unit),
-            Op::Update { unit, piece: Some(piece) } if on_host => self.update_on_host(unit, piece),
             Op::Fetch { unit, piece } if on_host => self.take_back(unit, piece),
             Op::Store { unit, piece } if on_host => self.hand_over(unit, piece),
             Op::Update { unit, piece: Some(piece) } => self.update_piece(unit, piece),

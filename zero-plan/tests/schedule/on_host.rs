@@ -2,12 +2,12 @@
 //! parameters, and schedules with one fault in that are refused.
 
 use zero_plan::{
-    Config, Home, Kind, Offload, Op, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, UpdatePlace, Width, prove,
+    Config, Home, Kind, Offload, Op, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, UpdatePlace, Width,
     prove_ranks,
 };
 
 use crate::model::{Model, ON_DISK, config, mesh, models_with_offloaded_sums, offloaded_models, precision};
-use crate::tiers::{by_slot, edits};
+use crate::tiers::{assert_proven, by_slot, edits, trip};
 
 const ON_HOST: Offload = Offload { optimizer: TierKind::Host, update_on: UpdatePlace::Host, ..ON_DISK };
 
@@ -23,16 +23,7 @@ fn models() -> Vec<Model> {
 
 #[test]
 fn plans_with_updates_on_hosts_are_proven() {
-    for model in models() {
-        model.plan().with(|plan| {
-            assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
-            prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
-        });
-    }
-}
-
-fn trip(ops: &[Op], kind: fn(Op) -> Option<(usize, Piece)>) -> Vec<(usize, Piece)> {
-    ops.iter().filter_map(|&op| kind(op)).collect()
+    assert_proven(models());
 }
 
 /// Each piece is stored, updated and fetched once, in the same order, after all sums are made; it is not stored if the host

@@ -7,7 +7,7 @@ use zero_plan::{Config, Home, Kind, Offload, Op, Pass, TierKind, TransportKind, 
 
 use crate::model::{Model, ON_DISK, config, mesh, models_with_offloaded_parameters};
 use crate::mutants::Edit;
-use crate::tiers::edits;
+use crate::tiers::{edits, on_gpus};
 
 /// In each pass, a shard is fetched for each gather, in the order of gathers, into slots that rotate, at most two ahead.
 #[test]
@@ -42,12 +42,8 @@ fn every_gather_has_a_shard_that_was_fetched_for_it() {
 /// On GPUs, a shard is fetched right before its gather, into the slot that goes with the slot for gathered parameters.
 #[test]
 fn devices_fetch_shards_right_before_their_gathers() {
-    for mut model in models_with_offloaded_parameters() {
-        let Offload { optimizer, gradients, parameters, .. } = &mut model.config.offload;
-        for state in [optimizer, gradients, parameters] {
-            *state = if *state == TierKind::Disk { TierKind::Host } else { *state };
-        }
-        model.on_gpus(TransportKind::Peer).plan().with(|plan| {
+    for model in models_with_offloaded_parameters() {
+        on_gpus(model, TransportKind::Peer).plan().with(|plan| {
             for (pipeline, stage) in plan.pipeline_stages.iter().enumerate() {
                 for ops in [stage.step, stage.evaluation] {
                     for pair in ops.windows(2) {

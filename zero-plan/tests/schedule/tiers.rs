@@ -41,42 +41,39 @@ pub fn vocabulary(plan: &Plan) -> Vec<Op> {
     of_units.chain((0..=plan.buckets.len()).flat_map(sums)).chain(activations::vocabulary(plan)).collect()
 }
 
+/// Checks and proves the plans of models.
+pub fn assert_proven(models: impl IntoIterator<Item = Model>) {
+    for model in models {
+        model.plan().with(|plan| {
+            assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
+            prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
+        });
+    }
+}
+
+/// The same model on GPUs, with the states on their hosts that were on disk.
+pub fn on_gpus(mut model: Model, transport: TransportKind) -> Model {
+    let Offload { optimizer, gradients, parameters, .. } = &mut model.config.offload;
+    for state in [optimizer, gradients, parameters] {
+        *state = if *state == TierKind::Disk { TierKind::Host } else { *state };
+    }
+    model.on_gpus(transport)
+}
+
 #[test]
 fn plans_with_tiers_are_proven() {
-    let later = at_use([offloaded_models(), models_with_offloaded_sums(), models_with_offloaded_parameters()].concat());
+    let all = [offloaded_models(), models_with_offloaded_sums(), models_with_offloaded_parameters()].concat();
+    let later = at_use(all.clone());
     assert!(later.len() > 10, "{}", later.len());
-    for model in [models_with_offloaded_sums(), models_with_offloaded_parameters(), later].concat() {
-        model.plan().with(|plan| {
-            assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
-            prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
-        });
-    }
-    for model in offloaded_models() {
-        model.plan().with(|plan| {
-            assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
-            prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
-        });
-    }
-    let with_shards = models_with_offloaded_parameters();
-    for model in offloaded_models().into_iter().chain(models_with_offloaded_sums()).chain(with_shards) {
-        for transport in [TransportKind::Peer, TransportKind::Nccl] {
-            let mut model = model.clone().on_gpus(transport);
-            let Offload { optimizer, gradients, parameters, .. } = &mut model.config.offload;
-            for state in [optimizer, gradients, parameters] {
-                if *state == TierKind::Disk {
-                    *state = TierKind::Host;
-                }
-            }
-            model.plan().with(|plan| {
-                assert_eq!(plan.check(), Ok(()), "{:?}", plan.config);
-                prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {:?}", plan.config));
-            });
-        }
+    assert_proven(later);
+    assert_proven(all.clone());
+    for transport in [TransportKind::Peer, TransportKind::Nccl] {
+        assert_proven(all.iter().cloned().map(|model| on_gpus(model, transport)));
     }
 }
 
 /// What travels in a step, in order: the pieces of each unit, with the slots that rotate.
-fn trip(ops: &[Op], kind: fn(Op) -> Option<(usize, Piece)>) -> Vec<(usize, Piece)> {
+pub fn trip(ops: &[Op], kind: fn(Op) -> Option<(usize, Piece)>) -> Vec<(usize, Piece)> {
     ops.iter().filter_map(|&op| kind(op)).collect()
 }
 

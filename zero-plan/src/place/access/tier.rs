@@ -1,7 +1,6 @@
 //! Tier: the accesses of ops that move pieces of states between a tier and the window, and of the update of a piece.
 
 use super::{Content, Gradients, OfOp, Value};
-use crate::layout::Kind;
 use crate::place::{Kept, PieceOfState, Place, State};
 use crate::schedule::Piece;
 
@@ -40,14 +39,15 @@ impl OfOp<'_, '_> {
         self.note_part(unit, piece, params, here, true, true);
     }
 
-    /// Reads the settings and the report of a step, the sums of a piece, and its states, all of which the host has, and writes its
-    /// states and parameters.
-    pub(super) fn update_on_host(&mut self, unit: usize, piece: Piece) {
-        let (own, has_copy) = (self.own, self.plan.config.precision.has_master_copy());
+    /// Reads the sums of a piece, and reads and writes its parameters and states: in the window, or where they lie. The host also
+    /// reads the settings and the report of a step, and makes its parameters anew of a master copy.
+    pub(super) fn update_piece(&mut self, unit: usize, piece: Piece) {
+        let (own, config) = (self.own, &self.plan.config);
+        let is_anew = config.updates_on_host() && config.precision.has_master_copy();
         self.note(own.at, own.step_words(), Content::Nothing, 0, false);
         for of in Kept::ALL {
             let Some(place) = own.worked_on(of, unit, piece) else { continue };
-            if !has_copy || of != Kept::State(State::Parameters) {
+            if !is_anew || of != Kept::State(State::Parameters) {
                 self.note_part(unit, piece, of, place, false, false);
             }
             if of != Kept::Sums {
@@ -60,33 +60,6 @@ impl OfOp<'_, '_> {
     fn note_part(&mut self, unit: usize, piece: Piece, of: Kept, place: Place, is_updated: bool, writes: bool) {
         let start = self.own.owned(unit).start + self.own.piece(unit, piece.index).start;
         self.note_elements(unit, of, start, place, is_updated, writes);
-    }
-
-    /// Reads the sums of a piece, and reads and writes its parameters and states: in the window, or where they lie.
-    pub(super) fn update_piece(&mut self, unit: usize, piece: Piece) {
-        let own = self.own;
-        let start = own.owned(unit).start + own.piece(unit, piece.index).start;
-        let of_piece = |place| own.of_piece(place, unit, piece.index);
-        if !self.plan.config.offloads_gradients() {
-            let sums = own.sums(unit);
-            self.note(own.at, of_piece(sums), self.updates_by(unit), self.bytes(sums.region, start), false);
-        }
-        for part in own.states_of(unit, piece).collect::<Vec<_>>() {
-            self.note_piece(unit, &part, part.window, false, false);
-        }
-        for part in own.updated_states_of(unit, piece).collect::<Vec<_>>() {
-            self.note_piece(unit, &part, part.window, true, true);
-        }
-        if !self.plan.config.offloads_optimizer() {
-            [State::Master, State::FirstMoment, State::SecondMoment]
-                .into_iter()
-                .for_each(|state| self.update_in_place(unit, piece, state));
-        }
-        if !self.plan.config.offloads_parameters() {
-            let (params, from_byte) = (of_piece(own.updated(unit)), self.bytes(Kind::Parameters, start));
-            self.parameters(own.at, unit, params, from_byte, false);
-            self.write_parameters(unit, params, from_byte, true);
-        }
     }
 
     /// Brings this rank's shard of a unit to a slot, up to the end of its last block.
@@ -111,18 +84,6 @@ impl OfOp<'_, '_> {
             let (from, to) = if stores { (place, stored) } else { (stored, place) };
             self.activation(from, unit, micro_batch, value, false);
             self.activation(to, unit, micro_batch, value, true);
-        }
-    }
-
-    /// Reads and writes a piece of a state that is kept on the device, if there is such a state.
-    fn update_in_place(&mut self, unit: usize, piece: Piece, state: State) {
-        let own = self.own;
-        if let Some((owned, place)) = own.state(state, unit) {
-            let part = own.piece(unit, piece.index);
-            let from_byte = self.bytes(place.region, owned.start + part.start);
-            let place = own.of_piece(place, unit, piece.index);
-            self.note(own.at, place, Content::State { state, unit, is_updated: false }, from_byte, false);
-            self.note(own.at, place, Content::State { state, unit, is_updated: true }, from_byte, true);
         }
     }
 
