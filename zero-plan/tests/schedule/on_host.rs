@@ -2,8 +2,7 @@
 //! parameters, and schedules with one fault in that are refused.
 
 use zero_plan::{
-    Config, Home, Kind, Offload, Op, Pass, Piece, Plan, TierBytes, TierKind, TransportKind, UpdatePlace, Width,
-    prove_ranks,
+    Config, Home, Kind, Offload, Op, Pass, Plan, TierBytes, TierKind, TransportKind, UpdatePlace, Width, prove_ranks,
 };
 
 use crate::model::{Model, ON_DISK, config, mesh, models_with_offloaded_sums, offloaded_models, precision};
