@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zero_core::device::Failure;
 use zero_core::random::mix;
-use zero_core::tier::{Direction, FailedOrder, Tier, Transfer};
+use zero_core::tier::{After, Direction, FailedOrder, Tier, Transfer};
 use zero_files::tier::{StateFolder, TierError};
 use zero_plan::{Config, Home, Offload, Plan, TierBytes, TierKind};
 
@@ -202,7 +202,8 @@ unsafe impl Tier for MemoryTier {
         self.bytes.len()
     }
 
-    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: u64) {
+    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: After) {
+        let After::Orders(after) = after else { panic!("a device asks a tier without threads") };
         let after = if self.flaw == Some(Flaw::Overtakes) { 0 } else { after };
         self.given[direction as usize].push_back((transfers.to_vec(), after));
         self.begin();

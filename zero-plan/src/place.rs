@@ -4,6 +4,7 @@
 mod access;
 mod arrival;
 mod position;
+mod relay;
 mod stretch;
 mod subtotals;
 mod tier;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::{Config, TierKind};
+use crate::config::Config;
 use crate::fingerprint::Fingerprint;
 use crate::layout::{Bucket, Memory, Placement, Tables};
 use crate::mesh::Coordinates;
@@ -101,12 +101,12 @@ impl<'a> Plan<'a> {
         sum
     }
 
-    /// The streams that are queues of the device; none if its ops run one after another. The device itself carries
-    /// what its host keeps.
+    /// The streams that are queues of the device; none if its ops run one after another. The device itself carries what its
+    /// host keeps, or what passes there on its way to a disk.
     pub const fn streams_of_device(&self) -> &'static [Stream] {
         match self.config.device.has_streams() {
             false => &[],
-            true if self.config.offload.uses(TierKind::Host) => &Stream::ALL,
+            true if self.config.offloads() => &Stream::ALL,
             true => &Stream::OF_DEVICE,
         }
     }

@@ -10,6 +10,7 @@ use zero_core::model::{Model, Program};
 use zero_cpu::HostThreads;
 use zero_cuda::Cuda;
 use zero_engine::{Engine, RunError};
+use zero_files::testing::tier_in_memory;
 use zero_plan::place::State;
 use zero_plan::{Config, Home, Offload, Plan, PlanBuf, Precision, TierBytes, TierKind, UpdatePlace, Width, prove};
 use zero_ranks::transport::{Shared, local};
@@ -78,6 +79,11 @@ fn on_ranks<R: Send>(
                 let optimizer: Arc<dyn HostOptimizer> = Arc::new(HostThreads::start(threads, "host").expect("threads"));
                 engine.update_on_host(&optimizer);
             }
+            if plan.config.offload.uses(TierKind::Disk) {
+                let rank = engine.arena().rank();
+                let bytes = plan.of_rank(rank).memory.bytes_of(Home::Disk);
+                engine.keep_states_in(Box::new(tier_in_memory(bytes, rank).expect("a file in memory")));
+            }
             rank(&mut engine)
         };
         local::run(plan, |_| false, of_rank).expect("the memory of a tiny model")
@@ -90,7 +96,7 @@ fn assert_as_planned<'p>(engine: &Engine<'p, Cuda, Shared<'p, Cuda>>, steps: u64
     assert_eq!(engine.arena().host_bytes(), plan.of_rank(rank).memory.bytes_of(Home::Host));
     let (planned, moved) = (TierBytes::of(plan, rank), engine.moved_by_tier());
     assert_eq!([moved.read, moved.written], [planned.read, planned.written].map(|bytes| bytes * steps as usize));
-    assert!((planned.read > 0) == plan.config.offload.uses(TierKind::Host));
+    assert!((planned.read > 0) == plan.config.offloads());
 }
 
 fn run(program: &'static Program<Cuda>, config: Config, way: Way) -> Vec<Bits> {
@@ -354,5 +360,47 @@ fn host_memory_is_one_allocation_of_the_planned_size() {
     let (there, (at_start, ranks)) = (with_sums(offloaded(config, 1)), pinned(program, config));
     for there in [there, on_host(there), on_host(offloaded(config, 1))] {
         assert_eq!(pinned(program, there), (at_start + config.mesh.ranks() as u64, ranks.clone()));
+    }
+}
+
+/// The same on a disk, which a device cannot reach: alone, and beside states in host memory.
+fn on_disk(config: Config, which: impl Fn(usize) -> bool) -> Config {
+    let mut offload = config.offload;
+    let states =
+        [&mut offload.optimizer, &mut offload.gradients, &mut offload.parameters, &mut offload.activations];
+    for (at, state) in states.into_iter().enumerate() {
+        *state = if *state == TierKind::Host && which(at) { TierKind::Disk } else { *state };
+    }
+    Config { offload, ..config }
+}
+
+/// Steps, evaluations and whole parameters, with any of the states on a disk.
+#[test]
+fn states_on_disk_change_no_bit() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    for seed in seeds() {
+        let (program, has_sums) = if seed % 2 == 0 { (cuda_program("zero3"), false) } else { (Untied::PROGRAM, true) };
+        let stage = [3, 2, 1][seed as usize % 3];
+        let here = config(program, stage, seed % 4 < 2 && stage < 3);
+        pretend::seed(0);
+        let expected = on_ranks(program, here, |engine| used(engine, Way::Eager));
+        pretend::seed(seed);
+        let prefetch = seed as usize % 4;
+        let there = offloaded(here, prefetch);
+        let there = if has_sums { with_sums(there) } else { there };
+        let there = if stage == 3 { with_parameters(there, prefetch) } else { there };
+        let there = if seed % 4 > 1 { with_activations(there) } else { there };
+        // Optimizer states always, and of the others some.
+        let there = on_disk(there, |at| at == 0 || (seed >> at) % 2 == 0);
+        for way in [Way::Eager, Way::Graphs, Way::Profiled] {
+            let found = on_ranks(program, there, |engine| {
+                let found = used(engine, way);
+                assert_as_planned(engine, STEPS);
+                found
+            });
+            assert!(found == expected, "{:?}, seed {seed}, {way:?}: other bits", there.offload);
+        }
     }
 }

@@ -444,6 +444,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Kind::StoredActivations => Some(config.offload.activations),
         Kind::Parameters if config.offloads_parameters() => Some(config.offload.parameters),
         Kind::SumsWindow | Kind::ParametersWindow | Kind::StepWords if config.updates_on_host() => Some(TierKind::Host),
+        Kind::Relay if config.relays() => Some(TierKind::Host),
         _ => None,
     };
     if let Some(tier) = tier {

@@ -6,7 +6,7 @@ use crate::config::Offload;
 use crate::layout::{Bucket, Kind};
 use crate::lines::BLOCK_BYTES;
 use crate::place::{Kept, Place, Places, State};
-use crate::schedule::Piece;
+use crate::schedule::{Piece, Stream};
 
 /// Pieces of states in a tier begin on blocks and end within the room of their unit, and slots of the window lie apart.
 pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
@@ -17,7 +17,10 @@ pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
         return Some(rule);
     }
     let (tables, mut kept) = (&own.tables, 0);
-    rules! { own.step_words().end_bytes() <= own.region_bytes(Kind::StepWords) => "step words beyond their room", }
+    rules! {
+        own.step_words().end_bytes() <= own.region_bytes(Kind::StepWords) => "step words beyond their room",
+        !tables.config.relays() || check_relay(own) => "parts of the relay that overlap, or lie beyond its room",
+    }
     while kept < Kept::ALL.len() {
         if let Some(rule) = check_host(own, Kept::ALL[kept]) {
             return Some(rule);
@@ -47,6 +50,20 @@ pub(super) const fn check_pieces(own: &Places) -> BrokenRule {
         kept += 1;
     }
     None
+}
+
+/// The counts and the parts of the relay lie apart, in whole blocks.
+const fn check_relay(own: &Places) -> bool {
+    let (mut end, mut at) = (own.relay_counts().end_bytes(), 0);
+    while at < 2 * Places::RELAY_TURNS {
+        let stream = if at < Places::RELAY_TURNS { Stream::Fetch } else { Stream::Store };
+        let part = own.relay(stream, at % Places::RELAY_TURNS);
+        if part.offset_bytes < end || !part.offset_bytes.is_multiple_of(BLOCK_BYTES) {
+            return false;
+        }
+        (end, at) = (part.end_bytes(), at + 1);
+    }
+    end <= own.region_bytes(Kind::Relay)
 }
 
 /// Sums that are kept in a tier begin on blocks there and in the slots that buckets take in turn, and lie apart. Buckets

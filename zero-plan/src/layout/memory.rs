@@ -61,11 +61,13 @@ pub enum Kind {
     StoredActivations,
     /// The settings and the report of a step, if the host updates parameters: it reads them there.
     StepWords,
+    /// Bytes on their way between a disk and a GPU, in the memory of the host.
+    Relay,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 24] = [
+    pub const ALL: [Kind; 25] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -90,6 +92,7 @@ impl Kind {
         Kind::Shards,
         Kind::StoredActivations,
         Kind::StepWords,
+        Kind::Relay,
     ];
 
     /// Its name in reports.
@@ -119,6 +122,7 @@ impl Kind {
             Kind::Shards => "fetched shards",
             Kind::StoredActivations => "stored activations",
             Kind::StepWords => "step words",
+            Kind::Relay => "relay of the disk",
         }
     }
 
@@ -134,7 +138,8 @@ impl Kind {
             Kind::Master | Kind::MasterWindow => Some(config.precision.master),
             Kind::Optimizer | Kind::OptimizerWindow => Some(config.precision.moments),
             Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => None,
-            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox | Kind::StepWords => None,
+            Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
+            Kind::StepWords | Kind::Relay => None,
         }
     }
 
@@ -142,7 +147,7 @@ impl Kind {
     const fn is_window(self, config: &Config) -> bool {
         match self {
             Kind::MasterWindow | Kind::OptimizerWindow | Kind::SumsWindow => true,
-            Kind::ParametersWindow | Kind::Shards => true,
+            Kind::ParametersWindow | Kind::Shards | Kind::Relay => true,
             Kind::Reduced => config.offloads_gradients(),
             Kind::Activations => config.offloads_activations(),
             _ => false,
@@ -353,6 +358,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
         Kind::SumsWindow | Kind::ParametersWindow | Kind::StepWords if config.updates_on_host() => {
             config.offload.optimizer
         }
+        Kind::Relay if config.relays() => TierKind::Host,
         _ => TierKind::Device,
     };
     if let Some(tier) = tier.home() {

@@ -201,6 +201,7 @@ struct OfOp<'a, 'v> {
 
 impl OfOp<'_, '_> {
     fn visit_all(mut self, op: Op) {
+        self.relay(op);
         let (at, on_host) = (self.own.at, self.plan.config.updates_on_host());
         match op {
             Op::Gather { unit, slot } if self.plan.config.gathers_early() => self.gather(unit, slot),

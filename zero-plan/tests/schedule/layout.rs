@@ -48,7 +48,8 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::Master | Kind::MasterWindow => precision.master,
         Kind::Optimizer | Kind::OptimizerWindow => precision.moments,
         Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => return 1,
-        Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox | Kind::StepWords => return 1,
+        Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => return 1,
+        Kind::StepWords | Kind::Relay => return 1,
     };
     width.bytes()
 }

@@ -5,6 +5,7 @@
 //! A new tier is an `unsafe impl` of [`Tier`]. `zero-files` has the one that keeps states in a file.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use zero_plan::TierBytes;
@@ -51,6 +52,51 @@ pub struct Transfer {
 // bytes.
 unsafe impl Send for Transfer {}
 
+/// What an order comes after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// This many orders of the other queue, which were given before it.
+    Orders(u64),
+    /// The request of a device, which then waits for the end of the order.
+    Request(Request),
+}
+
+/// How a device and a tier wait for each other, by counts in host memory that wrap around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The count that the device raises.
+    pub asked: *const AtomicU32,
+    /// The count that the tier sets.
+    pub done: *const AtomicU32,
+    /// The order begins once the first count has reached this number, and the second is set to it when the order has ended.
+    pub number: u32,
+}
+
+// SAFETY: addresses of counts; the caller that gives an order promises that they stay until the tier quits.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// Whether the device has asked for it.
+    ///
+    /// # Safety
+    /// The counts are there: the promise of [`Tier::order`].
+    pub unsafe fn is_made(&self) -> bool {
+        // SAFETY: by the caller's promise.
+        let asked = unsafe { &*self.asked }.load(Ordering::Acquire);
+        asked.wrapping_sub(self.number).cast_signed() >= 0
+    }
+
+    /// Lets the device go on.
+    ///
+    /// # Safety
+    /// As for [`Self::is_made`].
+    pub unsafe fn answer(&self) {
+        let behind = |done: u32| (done.wrapping_sub(self.number).cast_signed() < 0).then_some(self.number);
+        // SAFETY: by the caller's promise. An answer that comes late lowers nothing.
+        let _ = unsafe { &*self.done }.fetch_update(Ordering::Release, Ordering::Relaxed, behind);
+    }
+}
+
 /// Why an order could not be carried out. All later orders of its queue fail with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedOrder {
@@ -72,11 +118,12 @@ pub unsafe trait Tier {
     fn bytes(&self) -> usize;
 
     /// Orders at most [`TRANSFERS_MAX`] transfers. Orders of a queue are carried out one after another; this one begins
-    /// once `after` orders of the other queue have ended, which were given before it.
+    /// once what it comes after is there.
     ///
     /// # Safety
-    /// Until the order ends, nobody writes the memory of its transfers, and nobody else reads what a fetch writes.
-    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: u64);
+    /// From its beginning to its end, nobody else writes the memory of its transfers, nor reads what a fetch writes. The counts of
+    /// a request stay until the tier quits.
+    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: After);
 
     /// Whether the first `count` orders of a queue have ended, all of them without a failure. Waits for that, up to
     /// `patience`.

@@ -207,11 +207,11 @@ impl Queues for Cuda {
 
 impl Counts for Cuda {
     fn tell(&self, word: &AtomicU32, count: u32) {
-        self.count(Counting::Tell, self.reached(word.as_ptr().addr()), count);
+        self.count(Counting::Tell, self.of_count(word), count);
     }
 
     fn await_count(&self, word: &AtomicU32, target: u32) {
-        self.count(Counting::Await, self.reached(word.as_ptr().addr()), target);
+        self.count(Counting::Await, self.of_count(word), target);
     }
 }
 

@@ -64,7 +64,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// The same, but the host reads the words: see [`Engine::exchanged_of`].
     pub(super) fn exchange_words(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
         self.exchange_on_device(reason, len)?;
-        self.ranks.finish()?;
+        self.finish()?;
         let all = len * self.plan.config.mesh.ranks();
         self.ranks.device.read(self.arena.all_words(len), &mut self.exchanged[..all]);
         Ok(())

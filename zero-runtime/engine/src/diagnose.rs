@@ -132,8 +132,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             self.execute((pass, index), op, &mut walk, batch)?;
         }
         self.end_pass();
-        self.tier.as_ref().map_or(Ok(()), |tier| tier.end_pass())?;
-        self.ranks.finish()?;
+        self.end_pass_of_tier()?;
+        self.finish()?;
         let mut search = walk.finding.unwrap_or_default();
         let at = self.arena.coordinates();
         for unit in (0..self.plan.units.len()).filter(|_| trained) {

@@ -53,7 +53,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.ranks.device.stage(self.arena.own_words_mut(1), |words| words[0] = so_far.of_sequences);
         self.walk_evaluation(walk, batch)?;
         let mut means = [0.0; 2];
-        self.ranks.finish()?;
+        self.finish()?;
         self.ranks.device.read(self.arena.own_words(2), &mut means);
         let length = self.plan.config.length;
         so_far.of_sequences = means[0];
@@ -131,7 +131,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             if let Op::Forward { unit, slot, .. } = op
                 && unit + 1 == self.plan.units.len()
             {
-                self.ranks.finish()?;
+                self.finish()?;
                 self.logits(length, slot, logits);
                 has_head = true;
             }

@@ -1,9 +1,10 @@
-//! Host: makes a device carry states between the memory of its host and the window, where the plan keeps states there.
+//! Host: makes a device carry states between the memory of its host and the window, where the plan keeps states there, or
+//! where they pass on their way to a disk.
 //! Never decides what travels, or when.
 #![allow(unsafe_code)]
 
 use zero_plan::place::Place;
-use zero_plan::{Op, Stream};
+use zero_plan::{Op, Pass, Stream};
 
 use super::Engine;
 use zero_core::device::Device;
@@ -15,9 +16,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     ///
     /// # Safety
     /// The op is the next of this rank's table, which has been proven.
-    pub(super) unsafe fn carry_all(&mut self, op: Op) {
+    pub(super) unsafe fn carry_all(&mut self, pass: Pass, op: Op) {
         let direction = if op.traits().stream == Stream::Fetch { Direction::Fetch } else { Direction::Store };
-        for trip in self.arena.places().trips(op) {
+        if let Some(tier) = &self.tier {
+            tier.begin_op(pass);
+            // SAFETY: by the caller's promise.
+            unsafe { tier.relay(&self.ranks.device, direction, op) };
+        }
+        let places = self.arena.places();
+        for trip in places.trips(op).filter(|(kept, _)| !places.is_relayed(*kept)) {
             // SAFETY: by the caller's promise, ops that conflict with this one wait for it.
             unsafe { self.carry(direction, trip) };
             let bytes = match direction {

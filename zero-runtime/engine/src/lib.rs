@@ -52,6 +52,7 @@ mod parameters;
 mod queues;
 mod record;
 mod rehearsal;
+mod relay;
 mod tier;
 mod update;
 mod words;
@@ -348,18 +349,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             self.execute((Pass::Train, index), op, &mut walk, batch)?;
             if records {
                 // Op by op: on a device with queues, nothing overlaps in a step that is recorded.
-                self.ranks.finish()?;
+                self.finish()?;
             }
             if let (Some(start_ns), Some(record)) = (start_ns, &mut self.record) {
                 record.end_op(start_ns);
             }
         }
         self.join_queues();
-        self.tier.as_ref().map_or(Ok(()), TierOfRank::end_pass)?;
+        self.end_pass_of_tier()?;
         self.ranks.device.end_repeated();
-        self.ranks.require_device()?;
+        self.require_device()?;
         // The host needs the results of the step only here. Until they are ready, this rank is at its last op.
-        self.ranks.finish()?;
+        self.finish()?;
         self.count_travelled();
         self.arena.begin(None);
         let mut report = [bytemuck::Zeroable::zeroed()];
@@ -422,16 +423,16 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
 
     /// Counts what has travelled between tiers and the window in a step, all of which has arrived.
     fn count_travelled(&mut self) {
-        let TierBytes { read, written } = self.tier.as_ref().map_or(self.carried, TierOfRank::moved_in_pass);
-        self.tier_moved.read += read;
-        self.tier_moved.written += written;
+        let of_tier = self.tier.as_ref().map(TierOfRank::moved_in_pass).unwrap_or_default();
+        self.tier_moved.read += of_tier.read + self.carried.read;
+        self.tier_moved.written += of_tier.written + self.carried.written;
     }
 
     /// Runs the next op of this rank's table, which is number `index` of `pass`.
     fn execute(&mut self, (pass, index): (Pass, usize), op: Op, walk: &mut WalkState, batch: Fill) -> Result<(), Lost> {
         self.arena.begin(Some((pass, index)));
         self.awaited.enter(self.arena.pipeline_stage(), pass, index, &self.ranks.device);
-        if let Some(tier) = &self.tier {
+        if let Some(tier) = self.tier.as_ref().filter(|_| !D::QUEUES) {
             tier.enter(pass, index)?;
         }
         // SAFETY: `op` is the next of the table of this rank's pipeline stage, which has passed its check, and other ranks
@@ -460,7 +461,12 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         // SAFETY: as above.
         unsafe { self.ranks.end(op) };
         self.awaited.leave(pass, index, &self.ranks.device);
-        self.ranks.require_device()
+        self.require_device()
+    }
+
+    /// Waits for everything that the tier was asked for in a pass. A device with queues waits for it itself.
+    fn end_pass_of_tier(&self) -> Result<(), Lost> {
+        self.tier.as_ref().filter(|_| !D::QUEUES).map_or(Ok(()), |tier| tier.end_pass(&|| false))
     }
 
     /// Makes bytes travel in a pass between a tier and the device: by the tier, or by the device itself.
@@ -470,9 +476,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     unsafe fn travel(&mut self, at: (Pass, usize), op: Op) {
         match &self.tier {
             // SAFETY: by the caller's promise.
-            Some(tier) => unsafe { tier.order(at, op) },
+            Some(tier) if !D::QUEUES => unsafe { tier.order(at, op) },
             // SAFETY: likewise.
-            None => unsafe { self.carry_all(op) },
+            _ => unsafe { self.carry_all(at.0, op) },
         }
     }
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use zero_plan::lines::BLOCK_BYTES;
 use zero_plan::place::{Kept, PieceOfState, Place};
-use zero_plan::{Home, Op, Pass, Piece, PipelineStage, Stream, TierBytes, TierKind};
+use zero_plan::{Home, Op, Pass, Piece, Queued, Stream, TierBytes, TierKind};
 
 use super::Engine;
 use zero_core::arena::Arena;
 use zero_core::device::Device;
 use zero_core::lost::{Broken, Lost};
-use zero_core::tier::{Direction, TRANSFERS_MAX, Tier, Transfer};
+use zero_core::tier::{After, Direction, TRANSFERS_MAX, Tier, Transfer};
 use zero_core::transport::Transport;
 use zero_core::watchdog::Watchdog;
 
@@ -27,11 +27,11 @@ const LAST_TRANSFER: Duration = Duration::from_secs(1);
 pub(super) struct TierOfRank<'p, D: Device> {
     tier: RefCell<Box<dyn Tier>>,
     /// Keeps the memory of transfers.
-    arena: Arc<Arena<'p, D>>,
+    pub(super) arena: Arc<Arena<'p, D>>,
     pub watchdog: Arc<dyn Watchdog + 'p>,
     /// How long a wait for the tier may last.
     pub timeout: Duration,
-    /// For each op of a step and of an evaluation, how many ops of its stream there are up to it.
+    /// For each op of a step and of an evaluation, how many orders of its stream are given up to it.
     numbers: [Vec<u64>; 2],
     /// The pass that the last order belongs to.
     pass: Cell<Pass>,
@@ -51,14 +51,16 @@ fn direction(stream: Stream) -> Option<Direction> {
     }
 }
 
-/// For each op of a pass, how many ops of its stream there are up to it.
-fn numbers(stage: &PipelineStage, pass: Pass) -> Vec<u64> {
-    let mut counts = [0; Stream::ALL.len()];
-    let number = |stream: Stream| {
-        counts[stream as usize] += 1;
-        counts[stream as usize]
+/// For each op of a pass, how many orders of its stream are given up to it: one for each op, or one for each part that passes
+/// through the relay.
+fn numbers<D: Device>(arena: &Arena<D>, pass: Pass) -> Vec<u64> {
+    let (mut counts, stage) = ([0; Stream::ALL.len()], arena.pipeline_stage());
+    let number = |(queued, &op): (&Queued, &Op)| {
+        let orders = if D::QUEUES { arena.places().relayed_by(op).count() } else { 1 };
+        counts[queued.stream as usize] += orders as u64;
+        counts[queued.stream as usize]
     };
-    stage.queue(pass).iter().map(|queued| queued.stream).map(number).collect()
+    stage.queue(pass).iter().zip(stage.ops(pass)).map(number).collect()
 }
 
 impl<'p, D: Device> TierOfRank<'p, D> {
@@ -69,7 +71,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         timeout: Duration,
     ) -> Self {
         assert_eq!(tier.bytes(), arena.memory().bytes_of(Home::Disk), "the tier does not have the planned size");
-        let numbers = [Pass::Train, Pass::Evaluate].map(|pass| numbers(arena.pipeline_stage(), pass));
+        let numbers = [Pass::Train, Pass::Evaluate].map(|pass| numbers(&arena, pass));
         let pass = Cell::new(Pass::Train);
         let (given, given_before, moved_before) = Default::default();
         let tier = RefCell::new(tier);
@@ -82,9 +84,22 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         self.moved_before.set(self.tier.borrow().moved());
     }
 
-    /// Waits for everything that has been ordered.
-    pub fn end_pass(&self) -> Result<(), Lost> {
-        Direction::ALL.into_iter().try_for_each(|direction| self.wait(direction, self.given[direction as usize].get()))
+    /// Orders that have been given to a queue.
+    pub(super) fn given(&self, direction: Direction) -> u64 {
+        self.given[direction as usize].get()
+    }
+
+    /// Waits for everything that has been ordered, unless `is_over`, because the device that asks for it has failed.
+    pub fn end_pass(&self, is_over: &dyn Fn() -> bool) -> Result<(), Lost> {
+        Direction::ALL.into_iter().try_for_each(|direction| {
+            self.wait_unless(direction, self.given(direction), is_over)?;
+            self.require()
+        })
+    }
+
+    /// Begins an op of a pass, so that errors name it.
+    pub fn begin_op(&self, pass: Pass) {
+        self.pass.set(pass);
     }
 
     /// Before an op of the rank's own thread: waits for the op of the tier that it needs, if it needs one.
@@ -100,7 +115,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
     /// # Safety
     /// The op is the next of this rank's table, which has been proven.
     pub unsafe fn order(&self, (pass, index): (Pass, usize), op: Op) {
-        self.pass.set(pass);
+        self.begin_op(pass);
         let (queue, numbers) = (self.arena.pipeline_stage().queue(pass), &self.numbers[pass as usize]);
         let direction = direction(queue[index].stream).expect("an op of a tier");
         let other = direction.other();
@@ -114,11 +129,11 @@ impl<'p, D: Device> TierOfRank<'p, D> {
             states += 1;
         }
         // SAFETY: by the caller's promise, and the proof that ops that conflict with this one wait for it.
-        unsafe { self.give(direction, &transfers[..states], after) };
+        unsafe { self.give(direction, &transfers[..states], After::Orders(after)) };
     }
 
     /// The transfer between a place in the tier and one in memory.
-    fn transfer(&self, (kept, window): (Place, Place)) -> Transfer {
+    pub(super) fn transfer(&self, (kept, window): (Place, Place)) -> Transfer {
         let offset = self.arena.memory().region(kept.region).offset_bytes + kept.offset_bytes;
         // SAFETY: nothing is read or written here.
         let memory = unsafe { self.arena.bytes_mut(window) };
@@ -127,7 +142,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
 
     /// # Safety
     /// As for [`Tier::order`].
-    unsafe fn give(&self, direction: Direction, transfers: &[Transfer], after: u64) {
+    pub(super) unsafe fn give(&self, direction: Direction, transfers: &[Transfer], after: After) {
         let given = &self.given[direction as usize];
         given.set(given.get() + 1);
         // SAFETY: by the caller's promise.
@@ -140,7 +155,11 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         self.require()
     }
 
-    fn wait_for_end(&self, direction: Direction, count: u64) -> Result<(), Lost> {
+    pub(super) fn wait_for_end(&self, direction: Direction, count: u64) -> Result<(), Lost> {
+        self.wait_unless(direction, count, &|| false)
+    }
+
+    fn wait_unless(&self, direction: Direction, count: u64, is_over: &dyn Fn() -> bool) -> Result<(), Lost> {
         if !self.tier.borrow_mut().is_done(direction, count, Duration::ZERO) {
             let work = match direction {
                 Direction::Fetch => "states from disk",
@@ -148,7 +167,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
             };
             let waited = self.watchdog.wait_for(work, Some(self.timeout), &mut |patience| {
                 let mut tier = self.tier.borrow_mut();
-                tier.is_done(direction, count, patience) || tier.failed().is_some()
+                tier.is_done(direction, count, patience) || tier.failed().is_some() || is_over()
             });
             waited.map_err(|lost| self.naming(lost))?;
         }
@@ -214,7 +233,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
     fn index_of(&self, wanted: Direction, number: u64) -> Option<usize> {
         let pass = self.pass.get();
         let (queue, numbers) = (self.arena.pipeline_stage().queue(pass), &self.numbers[pass as usize]);
-        let is_it = |&at: &usize| direction(queue[at].stream) == Some(wanted) && numbers[at] == number;
+        let is_it = |&at: &usize| direction(queue[at].stream) == Some(wanted) && numbers[at] >= number;
         (0..queue.len()).find(is_it)
     }
 
@@ -229,28 +248,33 @@ impl<'p, D: Device> TierOfRank<'p, D> {
     ///
     /// # Safety
     /// No pass is under way, and the window is not in use.
-    unsafe fn carry(&self, direction: Direction, part: &PieceOfState, bytes: Range<usize>) {
+    unsafe fn carry(&self, device: &D, direction: Direction, part: &PieceOfState, bytes: Range<usize>) {
         let start = bytes.start / BLOCK_BYTES * BLOCK_BYTES;
         let len = bytes.end.next_multiple_of(BLOCK_BYTES) - start;
         let (kept, window) = part.blocks();
         // SAFETY: by the caller's promise. A failure stays until it is told.
-        let _ = unsafe { self.carry_trip(direction, (kept.cut(start, len), window.cut(start, len))) };
+        let _ = unsafe { self.carry_trip(device, direction, (kept.cut(start, len), window.cut(start, len))) };
     }
 
     /// # Safety
     /// As for [`Self::carry`].
-    unsafe fn carry_trip(&self, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
+    unsafe fn carry_trip(&self, device: &D, direction: Direction, trip: (Place, Place)) -> Result<(), Lost> {
         if self.tier.borrow().failed().is_some() {
             return Ok(());
         }
+        if D::QUEUES {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.relay_now(device, direction, trip) };
+        }
         // SAFETY: by the caller's promise; the order ends before anybody touches these bytes.
-        unsafe { self.give(direction, &[self.transfer(trip)], 0) };
+        unsafe { self.give(direction, &[self.transfer(trip)], After::Orders(0)) };
         self.wait_for_end(direction, self.given[direction as usize].get())
     }
 }
 
 impl<D: Device> Drop for TierOfRank<'_, D> {
     fn drop(&mut self) {
+        self.answer_device();
         if !self.tier.borrow_mut().quit(LAST_TRANSFER) {
             // A thread that hangs in a transfer may still write there.
             core::mem::forget(Arc::clone(&self.arena));
@@ -263,10 +287,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// are set.
     ///
     /// # Panics
-    /// If the plan has no states on disk, or the device has queues.
+    /// If the plan has no states on disk.
     pub fn keep_states_in(&mut self, tier: Box<dyn Tier>) {
         assert!(self.plan.config.offload.uses(TierKind::Disk), "a tier for a plan that keeps nothing on disk");
-        assert!(!D::QUEUES, "the queues of a device do not wait for a tier");
         assert_eq!(self.loaded, 0, "states lie elsewhere already");
         let watchdog = self.ranks.transport.watchdog();
         self.tier = Some(TierOfRank::new(tier, Arc::clone(&self.arena), watchdog, self.timeout));
@@ -287,6 +310,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.tier.as_ref()
     }
 
+    /// The tier, if it keeps this place: otherwise the device itself reaches it.
+    pub(super) fn tier_of(&self, kept: Place) -> Option<&TierOfRank<'p, D>> {
+        self.tier().filter(|_| self.arena.memory().region(kept.region).home == Home::Disk)
+    }
+
     /// Moves bytes between steps, and waits for them.
     ///
     /// # Errors
@@ -300,9 +328,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         trips: impl Iterator<Item = (Place, Place)>,
     ) -> Result<(), Lost> {
         for trip in trips {
-            match self.tier() {
+            match self.tier_of(trip.0) {
                 // SAFETY: by the caller's promise.
-                Some(tier) => unsafe { tier.carry_trip(direction, trip) }?,
+                Some(tier) => unsafe { tier.carry_trip(&self.ranks.device, direction, trip) }?,
                 // SAFETY: likewise.
                 None => unsafe { self.carry(direction, trip) },
             }
@@ -334,11 +362,11 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             let start = elements.start - stretch.start;
             return each(place.cut(start * element, elements.len() * element), elements);
         }
-        let tier = self.tier();
+        let tier = self.tier_of(place);
         // SAFETY: by the caller's promise.
         let carry = |direction, part: &PieceOfState, bytes: Range<usize>| unsafe {
             match tier {
-                Some(tier) => tier.carry(direction, part, bytes),
+                Some(tier) => tier.carry(&self.ranks.device, direction, part, bytes),
                 None => self
                     .carry(direction, [part.kept, part.window].map(|place| place.cut(bytes.start, bytes.len())).into()),
             }

@@ -10,7 +10,7 @@
 //!   step, which any layout of the same model can read.
 //! - [`mod@tier`] keeps states of a rank on a disk, by direct I/O.
 //! - [`resident`] tells how much memory this process has in use.
-//! - [`testing`] has small checkpoints and a disk that fails.
+//! - [`testing`] has small checkpoints, a disk that fails, and a tier in memory.
 //!
 //! # What is always true
 //!

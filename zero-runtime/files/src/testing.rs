@@ -1,5 +1,5 @@
-//! Checkpoints: small checkpoints of a made-up model, for tests of code that reads them, and a disk that fails. Never
-//! trains.
+//! Checkpoints: small checkpoints of a made-up model, for tests of code that reads them, a disk that fails, and a tier in
+//! memory. Never trains.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,16 +8,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use serde_json::{Map, json};
 
 use crate::checkpoint::{
     CheckpointError, DataPosition, Disk, FORMAT, Manifest, PlanInfo, Shard, ShardWriter, Sink, SpecInfo, Store, System,
     TensorInfo, TensorRun, WriterVersions,
 };
+use crate::tier::DiskTier;
 use crate::weights::{BesideFile, Exported, NamedTensor, Publication, WeightType};
 use zero_core::device::{Element, bf16};
 use zero_plan::Width;
 use zero_plan::place::State;
+
+/// A tier of a rank with the threads of one on a disk, whose file is in memory.
+///
+/// # Errors
+/// What the system says.
+pub fn tier_in_memory(bytes: usize, rank: usize) -> io::Result<DiskTier> {
+    let file = memfd_create("states", MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, bytes as u64)?;
+    DiskTier::new(file, bytes, rank)
+}
 
 /// A checkpoint of the made-up model. Its content follows from these fields alone.
 #[derive(Clone, Debug)]

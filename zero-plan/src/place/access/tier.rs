@@ -1,10 +1,19 @@
 //! Tier: the accesses of ops that move pieces of states between a tier and the window, and of the update of a piece.
 
 use super::{Content, Gradients, OfOp, Value};
-use crate::place::{Kept, PieceOfState, Place, State};
-use crate::schedule::Piece;
+use crate::place::{Kept, PieceOfState, Place, Places, State};
+use crate::schedule::{Op, Piece};
 
 impl OfOp<'_, '_> {
+    /// Writes what the stream of an op has of the relay, if bytes pass through it.
+    pub(super) fn relay(&mut self, op: Op) {
+        let (own, stream) = (self.own, op.traits().stream);
+        if stream.is_of_tier() && own.trips(op).any(|(kept, _)| own.is_relayed(kept)) {
+            let parts = (0..Places::RELAY_TURNS).map(|turn| own.relay(stream, turn));
+            parts.for_each(|part| self.note(own.at, part, Content::Nothing, 0, true));
+        }
+    }
+
     /// Reads a piece of each state where it is kept, and writes it to the window, up to the end of its last block.
     pub(super) fn fetch(&mut self, unit: usize, piece: Piece) {
         for part in self.own.states_of(unit, piece).collect::<Vec<_>>() {

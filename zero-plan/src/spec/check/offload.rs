@@ -23,18 +23,17 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PIECE], find: |it| nothing_travels(it, PIECE) },
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, UPDATE], find: |it| nothing_travels(it, UPDATE) },
     Rule {
-        reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "host"],
+        reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "host", "device"],
         find: |it| nothing_kept(it, TierKind::Host),
     },
     Rule {
         reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "disk"],
         find: |it| nothing_kept(it, TierKind::Disk),
     },
-    Rule { reads: &[OPTIMIZER, "device"], find: |it| disk_of_gpu(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "device"], find: |it| same_memory(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "optimizer"], find: |it| muon(it, OPTIMIZER) },
     Rule { reads: &[OPTIMIZER, "checkpoint.snapshot"], find: |it| snapshot(it, OPTIMIZER) },
-    Rule { reads: &[GRADIENTS, "device"], find: |it| disk_of_gpu(it, GRADIENTS) },
+    Rule { reads: &[GRADIENTS, "offload.update_on"], find: |it| disk_of_host_update(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "device"], find: |it| same_memory(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "optimizer"], find: |it| muon(it, GRADIENTS) },
     Rule { reads: &[GRADIENTS, "checkpoint.snapshot"], find: |it| snapshot(it, GRADIENTS) },
@@ -42,7 +41,7 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[GRADIENTS, "zero.reduce", "batch.micro_batches"], find: held_gradients },
     Rule { reads: &[GRADIENTS, "mesh", "transport"], find: replicas_on_hosts },
     Rule { reads: &[GRADIENTS, "mesh", "pipeline"], find: replicas_of_chunks },
-    Rule { reads: &[PARAMETERS, "device"], find: |it| disk_of_gpu(it, PARAMETERS) },
+    Rule { reads: &[PARAMETERS, "offload.update_on"], find: |it| disk_of_host_update(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "device"], find: |it| same_memory(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "optimizer"], find: |it| muon(it, PARAMETERS) },
     Rule { reads: &[PARAMETERS, "checkpoint.snapshot"], find: |it| snapshot(it, PARAMETERS) },
@@ -50,7 +49,6 @@ pub const RULES: &[Rule] = &[
     Rule { reads: &[PARAMETERS, "zero.gather"], find: held_parameters },
     Rule { reads: &[PARAMETERS, "precision"], find: converted_parameters },
     Rule { reads: &[PARAMETERS, "mesh", "transport", "device"], find: shards_on_hosts },
-    Rule { reads: &[ACTIVATIONS, "device"], find: |it| disk_of_gpu(it, ACTIVATIONS) },
     Rule { reads: &[ACTIVATIONS, "device"], find: |it| same_memory(it, ACTIVATIONS) },
     Rule { reads: &[ACTIVATIONS, "mesh"], find: activations_in_a_pipeline },
 ];
@@ -89,7 +87,8 @@ fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnost
 }
 
 fn nothing_kept(subject: &CheckedSpec, tier: TierKind) -> Option<Diagnostic> {
-    if subject.spec.offload.config().uses(tier) {
+    let config = Config { device: subject.spec.device, ..offload(subject) };
+    if config.offload.uses(tier) || tier == TierKind::Host && config.relays() {
         return None;
     }
     let (key, words) = (tier.budget_key(), tier.words());
@@ -108,13 +107,13 @@ fn impossible(subject: &CheckedSpec, path: &'static str, why: &str, label: &str,
     Some(problem.at(subject.given(path)?.value, label).help(help))
 }
 
-fn disk_of_gpu(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
-    if tier(subject, path) != TierKind::Disk || subject.spec.device == DeviceKind::Cpu {
+fn disk_of_host_update(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
+    if tier(subject, path) != TierKind::Disk || subject.spec.offload.update_on.is_device() {
         return None;
     }
-    let why = "which ranks on a GPU cannot do yet";
-    let label = "nothing carries bytes between a disk and the memory of a GPU";
-    impossible(subject, path, why, label, "set it to Host, or remove `offload`")
+    let why = "which `update_on` Host contradicts";
+    let label = "the host updates what lies in its memory";
+    impossible(subject, path, why, label, "set it to Host, or remove `update_on`")
 }
 
 fn same_memory(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
@@ -255,16 +254,16 @@ mod tests {
         assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Host), device: Cuda)"), [""; 0]);
         assert_eq!(codes("(zero: (stage: 1), disk: GB(1), offload: (optimizer: Host), device: Cuda)"), ["Z0108"]);
         assert_eq!(codes("(zero: (stage: 2), host: GB(1), offload: (gradients: Host), device: Cuda)"), [""; 0]);
+        // What a GPU has on disk passes through the memory of its host.
+        let both = "host: GB(1), disk: GB(1), offload: (optimizer: Disk, gradients: Host), device: Cuda";
+        assert_eq!(codes(&format!("(zero: (stage: 2), {both})")), [""; 0]);
+        assert_eq!(codes("(zero: (stage: 1), host: GB(1), offload: (optimizer: Disk), device: Cuda)"), [""; 0]);
     }
 
     #[test]
     fn z0114_states_that_cannot_be_kept_in_a_tier() {
         for (keys, message) in [
             ("offload: (optimizer: Host)", "`offload.optimizer` is Host, the memory that `device` Cpu computes in"),
-            (
-                "offload: (optimizer: Disk), device: Cuda",
-                "`offload.optimizer` is Disk, which ranks on a GPU cannot do yet",
-            ),
             (
                 "offload: (optimizer: Disk), optimizer: Muon",
                 "`offload.optimizer` is Disk, which `optimizer` Muon cannot do",
@@ -289,8 +288,8 @@ mod tests {
                 "`offload.gradients` is Host, the memory that `device` Cpu computes in",
             ),
             (
-                "zero: (stage: 3), offload: (gradients: Disk), device: Cuda",
-                "`offload.gradients` is Disk, which ranks on a GPU cannot do yet",
+                "zero: (stage: 3), offload: (optimizer: Host, gradients: Disk, update_on: Host), device: Cuda",
+                "`offload.gradients` is Disk, which `update_on` Host contradicts",
             ),
             (
                 "zero: (stage: 1), offload: (gradients: Disk)",
@@ -328,7 +327,10 @@ mod tests {
         let offload = "offload: (parameters: Disk)";
         for (keys, message) in [
             ("zero: (stage: 3), offload: (parameters: Host)", "is Host, the memory that `device` Cpu computes in"),
-            (&format!("zero: (stage: 3), device: Cuda, {offload}"), "is Disk, which ranks on a GPU cannot do yet"),
+            (
+                "zero: (stage: 3), offload: (optimizer: Host, parameters: Disk, update_on: Host), device: Cuda",
+                "is Disk, which `update_on` Host contradicts",
+            ),
             (&format!("zero: (stage: 2), {offload}"), "is Disk, which a stage below 3 cannot do"),
             (&format!("zero: (stage: 3, gather: PerStep), {offload}"), "is Disk, which `gather` PerStep contradicts"),
             (&format!("zero: (stage: 3), optimizer: Muon, {offload}"), "is Disk, which `optimizer` Muon cannot do"),
@@ -362,7 +364,6 @@ mod tests {
     fn z0114_activations_that_cannot_be_kept_in_a_tier() {
         for (keys, message) in [
             ("offload: (activations: Host)", "is Host, the memory that `device` Cpu computes in"),
-            ("offload: (activations: Disk), device: Cuda", "is Disk, which ranks on a GPU cannot do yet"),
             (
                 "offload: (activations: Disk), mesh: (pipeline: 2), batch: (micro_batches: 2)",
                 "is Disk, which a pipeline cannot do yet",

@@ -45,7 +45,7 @@ impl MemoryGroup {
             Kind::Activations | Kind::Recomputed | Kind::ActivationGradients => MemoryGroup::Activations,
             Kind::StoredActivations => MemoryGroup::Activations,
             Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => MemoryGroup::Workspace,
-            Kind::StepWords => MemoryGroup::Workspace,
+            Kind::StepWords | Kind::Relay => MemoryGroup::Workspace,
         }
     }
 
@@ -110,7 +110,7 @@ impl Holding {
             Kind::ParametersWindow | Kind::Shards => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
             Kind::ActivationGradients | Kind::Workspace | Kind::StoredActivations => return Holding::Own,
-            Kind::StepWords => return Holding::Own,
+            Kind::StepWords | Kind::Relay => return Holding::Own,
         };
         match (is_sharded, is_replicated) {
             (true, _) => Holding::Sharded,

@@ -14,6 +14,7 @@ pub(crate) mod workspace;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use cudarc::driver::sys as cu;
 
@@ -104,6 +105,13 @@ impl Cuda {
         let (start, len, on_device) = self.host.get();
         assert!(host.wrapping_sub(start) < len, "{host:#x} is not in the segment of this device");
         on_device + (host - start) as u64
+    }
+
+    /// The device's address of a count: in the memory that ranks share, or in memory that this device has allocated on the host,
+    /// which has one address for both.
+    pub(crate) fn of_count(&self, word: &AtomicU32) -> u64 {
+        let (host, (start, len, _)) = (word.as_ptr().addr(), self.host.get());
+        if host.wrapping_sub(start) < len { self.reached(host) } else { host as u64 }
     }
 
     /// The first error, if there was one.

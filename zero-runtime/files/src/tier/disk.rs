@@ -1,5 +1,5 @@
 //! Disk: carries out the orders of a rank's tier on its file, in two threads. A thread waits for its orders, and for the
-//! orders of the other thread that they come after; it reads or writes whole blocks at their places, directly between the
+//! orders of the other thread, or the request of a device, that they come after; it reads or writes whole blocks at their places, directly between the
 //! file and the memory of the rank. A failure stays: no later order of either thread is carried out.
 #![allow(unsafe_code)]
 
@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, pread, pwrite};
 use zero_core::device::Failure;
-use zero_core::tier::{Direction, FailedOrder, TRANSFERS_MAX, Tier, Transfer};
+use zero_core::tier::{After, Direction, FailedOrder, TRANSFERS_MAX, Tier, Transfer};
 use zero_plan::{Offload, TierBytes};
 
 /// The code of a failure of the disk during a run.
 const FAILED: &str = "Z0413";
 
-/// Orders that a queue has room for: a window in a step has no more at a time.
+/// How often a thread looks whether a device has asked for the next order.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// Orders that a queue has room for: a window in a step has no more at a time, unless a device asks for them.
 const ROOM: usize = Offload::SLOTS_MAX + 2;
 
 /// Bytes of the stack of a thread that only calls the system.
@@ -28,8 +31,7 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy)]
 struct GivenOrder {
     transfers: [Option<Transfer>; TRANSFERS_MAX],
-    /// Orders of the other thread that end before it begins.
-    after: u64,
+    after: After,
 }
 
 /// What a rank and its threads share.
@@ -60,7 +62,7 @@ pub struct DiskTier {
 
 impl DiskTier {
     /// Starts the threads of a file of this many bytes, which are allocated.
-    pub(super) fn new(file: OwnedFd, bytes: usize, rank: usize) -> io::Result<Self> {
+    pub(crate) fn new(file: OwnedFd, bytes: usize, rank: usize) -> io::Result<Self> {
         let given = [(); 2].map(|()| VecDeque::with_capacity(ROOM));
         let moved = TierBytes::default();
         let progress = Progress { given, ended: [0; 2], is_busy: [false; 2], failed: None, moved, quits: false };
@@ -80,8 +82,15 @@ impl SharedState {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, progress: MutexGuard<'a, Progress>) -> MutexGuard<'a, Progress> {
-        self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner)
+    /// Waits until something has changed. Nothing wakes a thread when a device asks for an order, so it looks again.
+    fn wait<'a>(&self, progress: MutexGuard<'a, Progress>, direction: Direction) -> MutexGuard<'a, Progress> {
+        let next = progress.given[direction as usize].front();
+        match next.filter(|_| progress.may_go_on()) {
+            Some(GivenOrder { after: After::Request(_), .. }) => {
+                self.changed.wait_timeout(progress, LOOK).unwrap_or_else(PoisonError::into_inner).0
+            }
+            _ => self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// The work of a thread, until it is to end.
@@ -92,7 +101,7 @@ impl SharedState {
                 if progress.quits {
                     return;
                 }
-                progress = self.wait(progress);
+                progress = self.wait(progress, direction);
                 continue;
             };
             progress.is_busy[direction as usize] = true;
@@ -101,7 +110,13 @@ impl SharedState {
             progress = self.progress();
             progress.is_busy[direction as usize] = false;
             match done {
-                Ok(()) => progress.ended[direction as usize] += 1,
+                Ok(()) => {
+                    progress.ended[direction as usize] += 1;
+                    if let After::Request(request) = order.after {
+                        // SAFETY: whoever gave the order promised that the counts stay.
+                        unsafe { request.answer() };
+                    }
+                }
                 Err(failure) => {
                     let number = progress.ended[direction as usize] + 1;
                     progress.failed.get_or_insert(FailedOrder { direction, number, failure });
@@ -159,9 +174,19 @@ impl SharedState {
 impl Progress {
     /// Takes the next order of a queue, if it may begin.
     fn next(&mut self, direction: Direction) -> Option<GivenOrder> {
-        let others = self.ended[direction.other() as usize];
-        let may_begin = self.failed.is_none() && !self.quits;
-        self.given[direction as usize].pop_front_if(|order| may_begin && order.after <= others)
+        let (others, may_go_on) = (self.ended[direction.other() as usize], self.may_go_on());
+        self.given[direction as usize].pop_front_if(|order| {
+            may_go_on
+                && match order.after {
+                    After::Orders(after) => after <= others,
+                    // SAFETY: whoever gave the order promised that the counts stay.
+                    After::Request(request) => unsafe { request.is_made() },
+                }
+        })
+    }
+
+    const fn may_go_on(&self) -> bool {
+        self.failed.is_none() && !self.quits
     }
 }
 
@@ -172,7 +197,7 @@ unsafe impl Tier for DiskTier {
         self.bytes
     }
 
-    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: u64) {
+    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: After) {
         let order = GivenOrder { transfers: core::array::from_fn(|at| transfers.get(at).copied()), after };
         self.shared.progress().given[direction as usize].push_back(order);
         self.shared.changed.notify_all();

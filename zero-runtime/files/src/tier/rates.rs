@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use zero_core::random::mix;
-use zero_core::tier::{Direction, Tier, Transfer};
+use zero_core::tier::{After, Direction, Tier, Transfer};
 use zero_plan::TierBytes;
 use zero_plan::lines::BLOCK_BYTES;
 
@@ -156,7 +156,7 @@ impl TimedRank {
         // SAFETY: the window has room for `SLOTS` pieces from its first block on, and stays until the threads of the tier have
         // ended, as `drop` sees to. Nothing else reads or writes it. Orders of one direction follow one another; a pass in both
         // directions stores a slot after its fetch and fetches into it after its store; and a pass ends before the next begins.
-        unsafe { self.tier.order(direction, &[transfer], after) };
+        unsafe { self.tier.order(direction, &[transfer], After::Orders(after)) };
         self.given[direction as usize] += 1;
     }
 }

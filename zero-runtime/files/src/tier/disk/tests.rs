@@ -1,5 +1,8 @@
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use zero_core::tier::Request;
 
 use super::*;
 
@@ -45,7 +48,7 @@ fn readable() -> OpenOptions {
 
 fn order(tier: &mut DiskTier, direction: Direction, transfer: Transfer, after: u64) {
     // SAFETY: the memory of each order here outlives it, and is not touched before it ends.
-    unsafe { tier.order(direction, &[transfer], after) };
+    unsafe { tier.order(direction, &[transfer], After::Orders(after)) };
 }
 
 /// The order that comes last touches a block that the long one before it touches last.
@@ -79,10 +82,10 @@ fn an_order_is_not_next_before_those_that_it_names_have_ended() {
         quits: false,
     };
     for (direction, afters) in [(Direction::Fetch, [0, 2]), (Direction::Store, [0, 0])] {
-        let orders = afters.map(|after| GivenOrder { transfers: [None; TRANSFERS_MAX], after });
+        let orders = afters.map(|after| GivenOrder { transfers: [None; TRANSFERS_MAX], after: After::Orders(after) });
         progress.given[direction as usize].extend(orders);
     }
-    assert_eq!(progress.next(Direction::Fetch).map(|order| order.after), Some(0));
+    assert_eq!(progress.next(Direction::Fetch).map(|order| order.after), Some(After::Orders(0)));
     for ended in 0..2 {
         progress.ended[Direction::Store as usize] = ended;
         assert!(progress.next(Direction::Fetch).is_none(), "{ended} of 2 have ended");
@@ -91,7 +94,30 @@ fn an_order_is_not_next_before_those_that_it_names_have_ended() {
     progress.quits = true;
     assert!(progress.next(Direction::Fetch).is_none(), "it quits");
     progress.quits = false;
-    assert_eq!(progress.next(Direction::Fetch).map(|order| order.after), Some(2));
+    assert_eq!(progress.next(Direction::Fetch).map(|order| order.after), Some(After::Orders(2)));
+}
+
+#[test]
+fn an_order_begins_when_a_device_asks_for_it_and_tells_it_the_end() {
+    let mut tier = tier(2 * BLOCK, readable().write(true));
+    let counts = [AtomicU32::new(u32::MAX - 1), AtomicU32::new(7)];
+    let mut blocks = Blocks::of(BLOCK, 5);
+    let transfer = blocks.transfer(BLOCK, BLOCK);
+    // Counts wrap around: of the two orders, the device has asked for none.
+    for number in [u32::MAX, 0] {
+        let request = Request { asked: &raw const counts[0], done: &raw const counts[1], number };
+        // SAFETY: memory and counts outlive the tier, and nobody touches the memory.
+        unsafe { tier.order(Direction::Store, &[transfer], After::Request(request)) };
+    }
+    assert!(!tier.is_done(Direction::Store, 1, Duration::from_millis(10)));
+    assert_eq!((counts[1].load(Ordering::SeqCst), tier.moved().written), (7, 0));
+    counts[0].store(u32::MAX, Ordering::SeqCst);
+    assert!(tier.is_done(Direction::Store, 1, PATIENCE));
+    assert_eq!((counts[1].load(Ordering::SeqCst), tier.moved().written), (u32::MAX, BLOCK));
+    counts[0].store(0, Ordering::SeqCst);
+    assert!(tier.is_done(Direction::Store, 2, PATIENCE));
+    assert_eq!(counts[1].load(Ordering::SeqCst), 0);
+    assert!(tier.quit(PATIENCE));
 }
 
 /// The first failure of a tier to which a good order and a bad one were given, and whether the good one has ended.
