@@ -1,16 +1,22 @@
-//! Optimizer states, sums of gradients and activations in host memory: they have the bits of states on the device, op by
-//! op, in graphs and profiled, in whatever order a device works. Host memory is one allocation, of the planned size.
+//! States and activations in host memory, and on a disk behind it: they have the bits of states on the device, op by op, in
+//! graphs and profiled, in whatever order a device works. Host memory is one allocation, of the planned size. A disk that
+//! fails or falls silent ends all ranks.
+#![allow(unsafe_code)]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use zero_core::device::{HostOptimizer, Storage};
+use zero_core::device::{HostOptimizer, Queues, Storage};
+use zero_core::lost::Lost;
 use zero_core::model::{Model, Program};
+use zero_core::tier::{After, Direction, FailedOrder, Tier, Transfer};
 use zero_cpu::HostThreads;
 use zero_cuda::Cuda;
 use zero_engine::{Engine, RunError};
 use zero_files::testing::tier_in_memory;
+use zero_files::tier::DiskTier;
 use zero_plan::place::State;
 use zero_plan::{Config, Home, Offload, Plan, PlanBuf, Precision, TierBytes, TierKind, UpdatePlace, Width, prove};
 use zero_ranks::transport::{Shared, local};
@@ -70,6 +76,17 @@ fn on_ranks<R: Send>(
     config: Config,
     rank: impl for<'p> Fn(&mut Engine<'p, Cuda, Shared<'p, Cuda>>) -> R + Sync,
 ) -> Vec<R> {
+    let tier = |bytes, rank| Box::new(tier_in_memory(bytes, bytes, rank).expect("a file in memory")) as Box<dyn Tier>;
+    on_ranks_with(program, config, tier, rank)
+}
+
+/// [`on_ranks`], with these tiers in place of a disk: of so many bytes, for a rank.
+fn on_ranks_with<R: Send>(
+    program: &'static Program<Cuda>,
+    config: Config,
+    tier: impl Fn(usize, usize) -> Box<dyn Tier> + Sync,
+    rank: impl for<'p> Fn(&mut Engine<'p, Cuda, Shared<'p, Cuda>>) -> R + Sync,
+) -> Vec<R> {
     PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
         prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {config:?}"));
         let of_rank = |transport: Shared<'_, Cuda>| {
@@ -81,8 +98,7 @@ fn on_ranks<R: Send>(
             }
             if plan.config.offload.uses(TierKind::Disk) {
                 let rank = engine.arena().rank();
-                let bytes = plan.of_rank(rank).memory.bytes_of(Home::Disk);
-                engine.keep_states_in(Box::new(tier_in_memory(bytes, rank).expect("a file in memory")));
+                engine.keep_states_in(tier(plan.of_rank(rank).memory.bytes_of(Home::Disk), rank));
             }
             rank(&mut engine)
         };
@@ -366,8 +382,7 @@ fn host_memory_is_one_allocation_of_the_planned_size() {
 /// The same on a disk, which a device cannot reach: alone, and beside states in host memory.
 fn on_disk(config: Config, which: impl Fn(usize) -> bool) -> Config {
     let mut offload = config.offload;
-    let states =
-        [&mut offload.optimizer, &mut offload.gradients, &mut offload.parameters, &mut offload.activations];
+    let states = [&mut offload.optimizer, &mut offload.gradients, &mut offload.parameters, &mut offload.activations];
     for (at, state) in states.into_iter().enumerate() {
         *state = if *state == TierKind::Host && which(at) { TierKind::Disk } else { *state };
     }
@@ -401,6 +416,86 @@ fn states_on_disk_change_no_bit() {
                 found
             });
             assert!(found == expected, "{:?}, seed {seed}, {way:?}: other bits", there.offload);
+        }
+    }
+}
+
+/// A tier that carries out no order of a queue after this many.
+struct Silent(DiskTier, Direction, u64);
+
+// SAFETY: orders that are carried out are those of the tier within; the others touch nothing.
+unsafe impl Tier for Silent {
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    unsafe fn order(&mut self, direction: Direction, transfers: &[Transfer], after: After) {
+        if direction == self.1 {
+            self.2 = self.2.saturating_sub(1);
+        }
+        if direction != self.1 || self.2 > 0 {
+            // SAFETY: by the caller's promise.
+            unsafe { self.0.order(direction, transfers, after) };
+        }
+    }
+
+    fn is_done(&mut self, direction: Direction, count: u64, patience: Duration) -> bool {
+        self.0.is_done(direction, count, patience)
+    }
+
+    fn failed(&self) -> Option<FailedOrder> {
+        self.0.failed()
+    }
+
+    fn moved(&self) -> TierBytes {
+        self.0.moved()
+    }
+
+    fn quit(&mut self, patience: Duration) -> bool {
+        self.0.quit(patience)
+    }
+}
+
+/// A file that ends early, and a disk that falls silent in a step: the rank that has it names the op, the piece and the bytes,
+/// the other one learns who has ended, and no device is left waiting.
+#[test]
+fn a_disk_that_fails_or_falls_silent_ends_all_ranks() {
+    if !pretend::is_cuda() {
+        return;
+    }
+    let program = cuda_program("zero3");
+    let there = on_disk(offloaded(config(program, 3, false), 1), |_| true);
+    let cases = [(Direction::Fetch, None), (Direction::Fetch, Some(40)), (Direction::Store, Some(30))];
+    for ((direction, silent_after), way) in cases.into_iter().flat_map(|case| [(case, Way::Eager), (case, Way::Graphs)])
+    {
+        pretend::seed(3);
+        let tier = |bytes: usize, rank: usize| -> Box<dyn Tier> {
+            let there = if rank == 1 && silent_after.is_none() { bytes / 2 } else { bytes };
+            let tier = tier_in_memory(bytes, there, rank).expect("a file in memory");
+            match silent_after.filter(|_| rank == 1) {
+                Some(orders) => Box::new(Silent(tier, direction, orders)),
+                None => Box::new(tier),
+            }
+        };
+        let ended = on_ranks_with(program, there, tier, |engine| {
+            engine.run_eagerly(way == Way::Eager);
+            engine.set_timeout(Duration::from_secs(2));
+            engine.initialize(7);
+            let error = steps(engine, STEPS).expect_err("a step without its states");
+            assert!(engine.device().is_idle(), "{way:?}: the device still waits after {error}");
+            error
+        });
+        let text = ended.iter().map(RunError::to_string).collect::<Vec<_>>();
+        assert!(matches!(ended[0], RunError::Lost(Lost::Ended { rank: 1 })), "{way:?}: {text:?}");
+        match silent_after {
+            None => {
+                let RunError::Lost(Lost::Device(broken)) = &ended[1] else { panic!("{way:?}: {text:?}") };
+                assert_eq!(broken.failure.code, "Z0413");
+                assert!(broken.doing.contains(", piece "), "{way:?}: {text:?}");
+            }
+            Some(_) => {
+                assert!(text[1].contains(", piece ") && text[1].contains(" bytes at byte "), "{way:?}: {text:?}")
+            }
         }
     }
 }

@@ -79,4 +79,6 @@ fn spot(plan: &Plan, pass: Pass, rank: usize, op: usize, note: impl Into<String>
 }
 
 #[cfg(test)]
+mod relay_tests;
+#[cfg(test)]
 mod tests;

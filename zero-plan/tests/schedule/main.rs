@@ -24,6 +24,7 @@ mod orders;
 mod places;
 mod prefetch;
 mod properties;
+mod relay;
 mod relayout;
 mod reshard;
 mod rules;

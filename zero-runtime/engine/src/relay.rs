@@ -30,7 +30,8 @@ impl<'p, D: Device> TierOfRank<'p, D> {
     fn request(&self, direction: Direction, number: u32) -> Request {
         // SAFETY: nothing is read or written here.
         let counts = unsafe { self.arena.bytes_mut(self.arena.places().relay_counts()) }.address();
-        let count = |index: usize| counts.wrapping_add((2 * direction as usize + index) * COUNT_BYTES).cast_const().cast();
+        let count =
+            |index: usize| counts.wrapping_add((2 * direction as usize + index) * COUNT_BYTES).cast_const().cast();
         Request { asked: count(0), done: count(1), number }
     }
 
@@ -132,7 +133,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// # Errors
     /// [`Lost`] if the device or the tier has failed, or another rank has ended.
     pub(super) fn finish(&mut self) -> Result<(), Lost> {
-        if D::QUEUES && let Some(tier) = &self.tier {
+        if D::QUEUES
+            && let Some(tier) = &self.tier
+        {
             let device = &self.ranks.device;
             if let Err(lost) = tier.end_pass(&|| device.failure().is_some()) {
                 tier.answer_device();

@@ -21,13 +21,13 @@ use zero_core::device::{Element, bf16};
 use zero_plan::Width;
 use zero_plan::place::State;
 
-/// A tier of a rank with the threads of one on a disk, whose file is in memory.
+/// A tier of a rank with the threads of one on a disk, whose file is in memory, and ends after the bytes that are `there`.
 ///
 /// # Errors
 /// What the system says.
-pub fn tier_in_memory(bytes: usize, rank: usize) -> io::Result<DiskTier> {
+pub fn tier_in_memory(bytes: usize, there: usize, rank: usize) -> io::Result<DiskTier> {
     let file = memfd_create("states", MemfdFlags::CLOEXEC)?;
-    ftruncate(&file, bytes as u64)?;
+    ftruncate(&file, there as u64)?;
     DiskTier::new(file, bytes, rank)
 }
 
