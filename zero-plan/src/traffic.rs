@@ -3,8 +3,9 @@
 
 use core::ops::{AddAssign, Sub};
 
-use crate::config::Config;
+use crate::config::{Config, TierKind};
 use crate::footprint::exchanged_bytes;
+use crate::layout::Home;
 use crate::mesh::{Axis, Coordinates};
 use crate::place::{Places, given_bytes};
 use crate::plan::Plan;
@@ -83,10 +84,20 @@ pub struct TierBytes {
 impl TierBytes {
     /// Those of a training step.
     pub fn of(plan: &Plan, rank: usize) -> Self {
+        Self::where_home(plan, rank, |_| true)
+    }
+
+    /// Those between one of its tiers and its window.
+    pub fn in_tier(plan: &Plan, rank: usize, tier: TierKind) -> Self {
+        Self::where_home(plan, rank, |home| Some(home) == tier.home())
+    }
+
+    fn where_home(plan: &Plan, rank: usize, is_counted: impl Fn(Home) -> bool) -> Self {
         let own = plan.places(plan.config.mesh.coordinates(rank));
         let mut all = Self::default();
         for &op in plan.of_rank(rank).step {
-            let bytes = own.trips(op).map(|(kept, _)| kept.len_bytes).sum::<usize>();
+            let counted = own.trips(op).filter(|(kept, _)| is_counted(own.memory.region(kept.region).home));
+            let bytes = counted.map(|(kept, _)| kept.len_bytes).sum::<usize>();
             match op.traits().stream {
                 Stream::Fetch => all.read += bytes,
                 Stream::Store => all.written += bytes,

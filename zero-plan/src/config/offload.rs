@@ -151,12 +151,12 @@ impl Offload {
         !self.uses(TierKind::Host) && !self.uses(TierKind::Disk)
     }
 
-    /// The tier in which something is kept: a device has one besides its own memory.
+    /// The slowest tier in which something is kept.
     pub const fn tier(&self) -> TierKind {
-        if self.uses(TierKind::Host) {
-            TierKind::Host
-        } else if self.uses(TierKind::Disk) {
+        if self.uses(TierKind::Disk) {
             TierKind::Disk
+        } else if self.uses(TierKind::Host) {
+            TierKind::Host
         } else {
             TierKind::Device
         }

@@ -317,12 +317,17 @@ impl Hardware {
         self.node.host_updates.map(|rate| rate / ranks as f64)
     }
 
-    /// Makes the disk, and the links of devices to the host, this many times as fast.
-    pub(crate) fn make_tiers_faster(&mut self, times: f64) {
-        if let Some(direct) = self.node.disk.as_mut().and_then(|disk| disk.direct.as_mut()) {
-            *direct = direct.faster(times);
+    /// Makes the disk, or the links of devices to the host, this many times as fast.
+    pub(crate) fn make_tier_faster(&mut self, tier: TierKind, times: f64) {
+        match tier {
+            TierKind::Device => {}
+            TierKind::Host => self.node.host_link = self.node.host_link.map(|link| link.faster(times)),
+            TierKind::Disk => {
+                if let Some(direct) = self.node.disk.as_mut().and_then(|disk| disk.direct.as_mut()) {
+                    *direct = direct.faster(times);
+                }
+            }
         }
-        self.node.host_link = self.node.host_link.map(|link| link.faster(times));
     }
 
     /// Memory that a rank's plan may take, in bytes, if a node has this many ranks.

@@ -140,11 +140,15 @@ impl Candidate {
     /// What is kept in a tier, and where that is, in words.
     pub fn kept_elsewhere(&self) -> String {
         let words = |(key, _)| if key == "optimizer" { "optimizer state" } else { key };
-        let kept = self.offload.states().into_iter().filter(|(_, tier)| *tier != TierKind::Device).map(words);
-        let kept = kept.collect::<Vec<_>>().join(", ");
-        let kept = kept.rsplit_once(", ").map_or(kept.clone(), |(all, last)| format!("{all} and {last}"));
-        let updated = if self.offload.update_on.is_device() { "" } else { ", which updates them" };
-        format!("{kept} {}{updated}", self.offload.tier().words())
+        let in_tier = |tier: TierKind| {
+            let kept = self.offload.states().into_iter().filter(|(_, kept)| *kept == tier).map(words);
+            let kept = kept.collect::<Vec<_>>().join(", ");
+            let kept = kept.rsplit_once(", ").map_or(kept.clone(), |(all, last)| format!("{all} and {last}"));
+            let updates = tier == TierKind::Host && !self.offload.update_on.is_device();
+            (!kept.is_empty())
+                .then(|| format!("{kept} {}{}", tier.words(), if updates { ", which updates them" } else { "" }))
+        };
+        [TierKind::Host, TierKind::Disk].into_iter().filter_map(in_tier).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether a model with these units can keep elsewhere what the layout says, with the other keys of its spec.

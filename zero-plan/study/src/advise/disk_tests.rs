@@ -135,11 +135,23 @@ fn a_host_keeps_what_a_gpu_cannot() {
     let told = answer(&question, &advice);
     let place = "with optimizer state in host memory (`offload`)? host link: ";
     assert!(told.contains(place) && told.contains(" would hide it") && !told.contains("--offload FOLDER"), "{told}");
-    let json = &json(&question, &advice)["best"][0];
+    let json = &super::json(&question, &advice)["best"][0];
     assert!(json["host"]["read_bytes"].is_u64() && json["disk"].is_null(), "{json}");
-    // What the host cannot hold is not offered.
-    let small = file(&text("hardware/h100-1.ron").replace("GB(274)", "GB(64)"));
-    assert!(advise(&Question { hardware: &small, ..question }).is_err());
+    // What the host cannot hold is not offered, unless there is a disk whose rates are known: bytes pass through the host then.
+    let small =
+        |keys: &str| file(&text("hardware/h100-1.ron").replace("GB(274)", "GB(64)").replace("devices: 1,", keys));
+    let asked = |hardware| Question { effort: Effort { plans: 50 }, ..ask(hardware, 1, 8192, None, &units) };
+    let disks = ["", " disk: (read: 7e9, write: 4e9, direct: (read: 7e9, write: 4e9)),"];
+    let [none, disk] = disks.map(|disk| small(&format!("devices: 1,{disk}")));
+    assert!(advise(&asked(&none)).is_err());
+    let question = asked(&disk);
+    let advice = advise(&question).expect("advice");
+    assert_eq!(advice.picks[0].candidate.offload.tier(), TierKind::Disk);
+    let told = answer(&question, &advice);
+    assert!(told.contains(" on disk (`offload`)? disk: ") && told.contains(" TB a day"), "{told}");
+    assert!(comment(&question, &advice, &advice.picks[0]).join(" ").contains("the argument `--offload FOLDER`"));
+    let json = &super::json(&question, &advice)["best"][0];
+    assert!(json["disk"]["read_bytes"].is_u64() && json["host"].is_null(), "{json}");
 }
 
 /// A slow link carries the states of a step in longer than the host's cores would need for its updates; a fast link does not.

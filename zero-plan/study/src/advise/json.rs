@@ -59,6 +59,6 @@ fn of_pick(question: &Question, pick: &Pick) -> Value {
         "bubble_s": pick.bubble_s,
         "sent": pick.sent,
         "disk": pick.tier.as_ref().filter(|_| pick.candidate.offload.uses(TierKind::Disk)),
-        "host": pick.tier.as_ref().filter(|_| pick.candidate.offload.uses(TierKind::Host)),
+        "host": pick.tier.as_ref().filter(|_| pick.candidate.offload.tier() == TierKind::Host),
     })
 }

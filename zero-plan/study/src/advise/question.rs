@@ -271,18 +271,16 @@ impl Question<'_> {
     /// What is kept in a tier in the coarse layouts that are tried: in each entry, what is tried if nothing of those before
     /// fits.
     pub(super) fn offloads(&self) -> Vec<Vec<Offload>> {
-        let mut tried = Vec::new();
+        let in_tier = |tier| LEVELS.map(|level| level.iter().map(|&which| kept_in(tier, which)).collect::<Vec<_>>());
         let mut levels = vec![vec![Offload::NONE]];
-        levels.extend(LEVELS.iter().map(|level| {
-            let mut level: Vec<Offload> = level.iter().map(|&which| kept_in(self.tier(), which)).collect();
-            level.retain(|offload| !tried.contains(offload));
-            tried.extend_from_slice(&level);
-            level
-        }));
+        levels.extend(in_tier(self.tier()));
+        // What does not fit into the memory of its host, a GPU can have on a disk whose rates are known.
+        let has_disk = self.tier() == TierKind::Host && self.hardware.rates_of(TierKind::Disk).is_some();
+        let on_disk = has_disk.then(|| in_tier(TierKind::Disk)).into_iter().flatten();
         match self.offload {
             OffloadUse::Given(offload) => vec![vec![offload]],
-            OffloadUse::Tried => vec![levels.concat()],
-            OffloadUse::IfNeeded if self.no_tier().is_none() => levels,
+            OffloadUse::Tried => core::iter::once(levels.concat()).chain(on_disk).collect(),
+            OffloadUse::IfNeeded if self.no_tier().is_none() => levels.into_iter().chain(on_disk).collect(),
             OffloadUse::IfNeeded => vec![vec![Offload::NONE]],
         }
     }

@@ -56,8 +56,6 @@ pub enum Impossible {
     },
     /// States are kept on disk, and its rates are not known.
     NoDirectRates,
-    /// States of ranks on GPUs would be kept on disk.
-    DiskOfGpu,
     /// States are kept in host memory, and the rates of the links to it are not known.
     NoHostLink,
     /// The host updates parameters, and it is not known how fast it does.
@@ -83,10 +81,9 @@ impl fmt::Display for Impossible {
             Self::NoDirectRates => {
                 f.write_str("the spec keeps states on disk, but the hardware has no `node.disk.direct`")
             }
-            Self::DiskOfGpu => f.write_str("the spec keeps states on disk, which ranks on a GPU cannot do yet"),
-            Self::NoHostLink => {
-                f.write_str("the spec keeps states in host memory, but the hardware has no `node.host_link`")
-            }
+            Self::NoHostLink => f.write_str(
+                "states are kept in host memory, or pass through it, but the hardware has no `node.host_link`",
+            ),
             Self::NoHostUpdates => {
                 f.write_str("the spec has the host update parameters, but the hardware has no `node.host_updates`")
             }
@@ -118,7 +115,6 @@ impl Impossible {
                 "add the key `node.disk.direct` to the hardware file, such as `direct: (read: 7e9, write: 4e9)`; \
                  `cargo zero measure` measures it"
             }
-            Self::DiskOfGpu => "remove `offload` from the spec, or take hardware whose ranks compute on a processor",
             Self::NoHostLink => {
                 "add the key `node.host_link` to the hardware file, such as `host_link: (read: 25e9, write: 25e9)`; \
                  `cargo zero measure` measures it"
@@ -147,7 +143,7 @@ pub fn threads_of_rank(plan: &Plan, hardware: &Hardware) -> usize {
 /// each node is a host. A configuration with NCCL also keeps NCCL within a host.
 ///
 /// # Errors
-/// [`Impossible::Directions`], [`Impossible::HostOfProcessor`], [`Impossible::DiskOfGpu`].
+/// [`Impossible::Directions`], [`Impossible::HostOfProcessor`].
 pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Impossible> {
     let device = match hardware.device.kind {
         Processor::Gpu => DeviceKind::Cuda,
@@ -161,7 +157,6 @@ pub fn on_hardware(config: Config, hardware: &Hardware) -> Result<Config, Imposs
     match config {
         config if config.sends_directions() => Err(Impossible::Directions),
         config if config.offload.uses(TierKind::Host) && device.is_host() => Err(Impossible::HostOfProcessor),
-        config if config.offload.uses(TierKind::Disk) && !device.is_host() => Err(Impossible::DiskOfGpu),
         config => Ok(config),
     }
 }
@@ -207,13 +202,16 @@ pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result
     if mesh.nodes > 1 && hardware.network.is_none() {
         return Err(Impossible::NoNetwork { nodes: mesh.nodes });
     }
-    match plan.config.offload.tier() {
-        tier @ TierKind::Host if hardware.rates_of(tier).is_none() => return Err(Impossible::NoHostLink),
-        TierKind::Host if plan.config.updates_on_host() && node.host_updates.is_none() => {
-            return Err(Impossible::NoHostUpdates);
-        }
-        tier @ TierKind::Disk if hardware.rates_of(tier).is_none() => return Err(Impossible::NoDirectRates),
-        _ => {}
+    let config = &plan.config;
+    if config.offload.uses(TierKind::Disk) && hardware.rates_of(TierKind::Disk).is_none() {
+        return Err(Impossible::NoDirectRates);
+    }
+    let needs_link = config.offload.uses(TierKind::Host) || config.relays();
+    if needs_link && hardware.rates_of(TierKind::Host).is_none() {
+        return Err(Impossible::NoHostLink);
+    }
+    if config.updates_on_host() && node.host_updates.is_none() {
+        return Err(Impossible::NoHostUpdates);
     }
     let costs = Costs::new(plan, hardware, threads);
     Ok(run::SimulatedRun::new(plan, hardware, &costs).end())

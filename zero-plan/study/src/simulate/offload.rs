@@ -60,7 +60,7 @@ impl TierPrediction {
     ) -> Result<Option<Self>, Impossible> {
         let Some(rates) = hardware.rates_of(tier).filter(|_| plan.config.offload.uses(tier)) else { return Ok(None) };
         let of_stages: Vec<TierBytes> =
-            (0..timeline.lanes.len()).map(|stage| TierBytes::of(plan, plan.first_rank(stage))).collect();
+            (0..timeline.lanes.len()).map(|stage| TierBytes::in_tier(plan, plan.first_rank(stage), tier)).collect();
         let link = LinkKind::of_tier(tier);
         let in_tier = |part| matches!(part, StepPart::Exposed(Flow::Fetch | Flow::Store, exposed) if exposed == link);
         let exposed = (0..of_stages.len()).map(|stage| timeline.parts(plan, stage).sum(in_tier));
@@ -77,23 +77,23 @@ impl TierPrediction {
             written_bytes: of_stages.iter().map(|bytes| bytes.written).max().unwrap_or(0),
             exposed_s: exposed.fold(0.0, f64::max),
             bytes_per_s: rates.both(),
-            hidden_at_bytes_per_s: hiding_factor(plan, hardware, threads)?.map(|times| times * rates.both()),
+            hidden_at_bytes_per_s: hiding_factor(plan, hardware, threads, tier)?.map(|times| times * rates.both()),
             wear: (tier == TierKind::Disk).then_some(wear),
         }))
     }
 }
 
-/// Seconds of a step with tiers that are this many times as fast.
-fn step_s(plan: &Plan, hardware: &Hardware, threads: usize, times: f64) -> Result<f64, Impossible> {
+/// Seconds of a step with a tier that is this many times as fast.
+fn step_s(plan: &Plan, hardware: &Hardware, threads: usize, tier: TierKind, times: f64) -> Result<f64, Impossible> {
     let mut hardware = hardware.clone();
-    hardware.make_tiers_faster(times);
+    hardware.make_tier_faster(tier, times);
     Ok(simulate_with(plan, &hardware, threads)?.step_s)
 }
 
-/// How many times as fast tiers must be to be fast enough; none if they are.
-fn hiding_factor(plan: &Plan, hardware: &Hardware, threads: usize) -> Result<Option<f64>, Impossible> {
-    let enough_s = HIDDEN * step_s(plan, hardware, threads, f64::INFINITY)?;
-    let is_enough = |times: f64| Ok(step_s(plan, hardware, threads, times)? <= enough_s);
+/// How many times as fast a tier must be to be fast enough; none if it is.
+fn hiding_factor(plan: &Plan, hardware: &Hardware, threads: usize, tier: TierKind) -> Result<Option<f64>, Impossible> {
+    let enough_s = HIDDEN * step_s(plan, hardware, threads, tier, f64::INFINITY)?;
+    let is_enough = |times: f64| Ok(step_s(plan, hardware, threads, tier, times)? <= enough_s);
     let [mut low, mut high] = [1.0, 1.0];
     while !is_enough(high)? {
         (low, high) = (high, 2.0 * high);

@@ -75,9 +75,9 @@ impl Timeline {
             self.add_wait(span, &mut parts);
         }
         // The next step begins only when nothing travels.
-        let tier = LinkKind::of_tier(plan.config.offload.tier());
-        let flow = lane.last_of_tier().map_or(Flow::Store, |last| lane.transfers[last].flow);
-        parts.add(StepPart::Exposed(flow, tier), lane.stored_s() - lane.end_s());
+        if let Some(last) = lane.last_of_tier().map(|last| &lane.transfers[last]) {
+            parts.add(StepPart::Exposed(last.flow, last.link), lane.stored_s() - lane.end_s());
+        }
         parts.add(StepPart::Bubble, self.step_s - lane.stored_s());
         parts.0.sort_by_key(|&(part, _)| part);
         parts

@@ -244,7 +244,13 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
         change(&mut better);
         (better != *hardware).then_some(better)
     };
-    let all: [(&'static str, Option<Hardware>); 7] = [
+    let tier = |tier: TierKind| {
+        let mut better = hardware.clone();
+        better.make_tier_faster(tier, BETTER);
+        let is_used = plan.config.offload.uses(tier) || tier == TierKind::Host && plan.config.relays();
+        (LinkKind::of_tier(tier).name(), Some(better).filter(|better| is_used && better != hardware))
+    };
+    let all: [(&'static str, Option<Hardware>); 8] = [
         ("computation", with(compute_faster)),
         (
             "memory bandwidth",
@@ -271,10 +277,8 @@ fn improved(plan: &Plan, hardware: &Hardware) -> impl Iterator<Item = (&'static 
                 }
             }),
         ),
-        (
-            LinkKind::of_tier(plan.config.offload.tier()).name(),
-            with(|it| it.make_tiers_faster(BETTER)).filter(|_| plan.config.offloads()),
-        ),
+        tier(TierKind::Disk),
+        tier(TierKind::Host),
         (
             "updates by the host",
             with(|it| it.node.host_updates = it.node.host_updates.map(|rate| rate * BETTER))

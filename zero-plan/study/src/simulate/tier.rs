@@ -1,10 +1,13 @@
 //! Tier: carries out the fetches and stores of all lanes, each kind in a queue of its own, beside the ops of the lane. A
 //! fetch or store begins after the one before it in its queue, and after the op that the plan says it waits for. All of
-//! them share disks or links, so none knows its end before all that travels with it is known.
+//! those of one tier share its disks or links, so none knows its end before all that travels with it is known.
+//!
+//! What a GPU has on a disk passes through the memory of its host part by part. The link carries a part while the disk works on
+//! the next one, so it adds the time of one part.
 
 use std::collections::VecDeque;
 
-use zero_plan::{Op, Plan, Stream};
+use zero_plan::{Home, Op, Plan, Stream, TierKind};
 
 use super::shared::{Direction, SharedTier};
 use super::timeline::{Cause, Flow, LinkKind, Timeline, Transfer};
@@ -21,10 +24,18 @@ struct GivenPiece {
 #[derive(Clone, Copy)]
 struct Travelling {
     op: usize,
+    tier: TierKind,
     /// Its number in the lane.
     transfer: usize,
     left_bytes: f64,
     left_latency_s: f64,
+}
+
+/// What an op of a tier moves, and what it takes in addition.
+struct TripOfOp {
+    tier: TierKind,
+    bytes: usize,
+    latency_s: f64,
 }
 
 impl Travelling {
@@ -52,18 +63,18 @@ struct LaneQueues {
 /// The queues of all lanes.
 pub(super) struct TierQueues<'a> {
     plan: &'a Plan<'a>,
-    /// None if nothing is kept in a tier.
-    tier: Option<SharedTier>,
+    /// Those in which something is kept.
+    tiers: Vec<(TierKind, SharedTier)>,
     lanes: Vec<LaneQueues>,
 }
 
 impl<'a> TierQueues<'a> {
     pub fn new(plan: &'a Plan<'a>, hardware: &Hardware) -> Self {
-        let kind = plan.config.offload.tier();
+        let shared = |tier| Some((tier, SharedTier::new(&plan.config.mesh, tier, hardware.rates_of(tier)?)));
         let of_lane = |ops: &[Op]| LaneQueues { queues: Default::default(), ended: vec![None; ops.len()] };
         Self {
             plan,
-            tier: hardware.rates_of(kind).map(|rates| SharedTier::new(&plan.config.mesh, kind, rates)),
+            tiers: [TierKind::Host, TierKind::Disk].into_iter().filter_map(shared).collect(),
             lanes: plan.pipeline_stages.iter().map(|stage| of_lane(stage.step)).collect(),
         }
     }
@@ -110,15 +121,14 @@ impl<'a> TierQueues<'a> {
                     ended => ended,
                 },
             };
-            let (bytes, requests) = self.bytes(lane, op);
-            let latency_s = self.tier.as_ref().expect("rates of a tier in which states are kept").latency_s();
+            let TripOfOp { tier, bytes, latency_s } = self.trip(lane, op, direction);
             let transfers = &mut timeline.lanes[lane].transfers;
             // Whichever ended last let it begin.
             let cause =
                 [queue.last, before].into_iter().flatten().find(|&it| transfers[it].end_s >= now_s && now_s > asked_s);
             let cause = cause.map_or(Cause::Op { lane, op }, |transfer| Cause::Transfer { lane, transfer });
             let flow = if direction == Direction::Fetch { Flow::Fetch } else { Flow::Store };
-            let link = LinkKind::of_tier(self.plan.config.offload.tier());
+            let link = LinkKind::of_tier(tier);
             let number = transfers.len();
             transfers.push(Transfer {
                 op,
@@ -131,31 +141,51 @@ impl<'a> TierQueues<'a> {
                 end_s: now_s,
                 cause,
             });
-            let travelling = Travelling {
-                op,
-                transfer: number,
-                left_bytes: bytes as f64,
-                left_latency_s: latency_s * requests as f64,
-            };
+            let travelling =
+                Travelling { op, tier, transfer: number, left_bytes: bytes as f64, left_latency_s: latency_s };
             let queue = &mut self.lanes[lane].queues[direction as usize];
             queue.given.pop_front();
             (queue.current, queue.last) = (Some(travelling), Some(number));
         }
     }
 
-    /// The bytes of a fetch or a store, and the reads or writes that they take.
-    fn bytes(&self, lane: usize, op: usize) -> (usize, usize) {
+    /// What a fetch or a store moves: from or to the slowest tier that it needs, and meanwhile over the link to the host.
+    fn trip(&self, lane: usize, op: usize, direction: Direction) -> TripOfOp {
         let own = self.plan.places(self.plan.config.mesh.coordinates(self.plan.first_rank(lane)));
-        let trips = own.trips(self.plan.pipeline_stages[lane].step[op]);
-        trips.fold((0, 0), |(bytes, requests), (kept, _)| (bytes + kept.len_bytes, requests + 1))
+        let op = self.plan.pipeline_stages[lane].step[op];
+        let in_home = |home: Home| {
+            let there = own.trips(op).filter(|(kept, _)| own.memory.region(kept.region).home == home);
+            there.fold((0, 0), |(bytes, requests), (kept, _)| (bytes + kept.len_bytes, requests + 1))
+        };
+        let [(on_disk, reads), (on_host, copies)] = [Home::Disk, Home::Host].map(in_home);
+        if reads == 0 {
+            let latency_s = self.shared(TierKind::Host).latency_s() * copies as f64;
+            return TripOfOp { tier: TierKind::Host, bytes: on_host, latency_s };
+        }
+        let disk = self.shared(TierKind::Disk).latency_s();
+        if !self.plan.config.relays() {
+            return TripOfOp { tier: TierKind::Disk, bytes: on_disk, latency_s: disk * reads as f64 };
+        }
+        let (link, parts) = (self.shared(TierKind::Host), own.relayed_by(op).count());
+        let last_part = on_disk.min(self.plan.config.relayed_bytes());
+        let link_s =
+            (on_host + last_part) as f64 / link.rate(lane, direction, |other, busy| other == lane && busy == direction);
+        let latency_s = disk * parts as f64 + link.latency_s() * (copies + 1) as f64 + link_s;
+        TripOfOp { tier: TierKind::Disk, bytes: on_disk, latency_s }
+    }
+
+    fn shared(&self, tier: TierKind) -> &SharedTier {
+        let found = self.tiers.iter().find(|(kind, _)| *kind == tier);
+        &found.expect("rates of a tier in which states are kept").1
     }
 
     /// The rate, in bytes a second, of what a queue is doing.
-    fn rate(&self, lane: usize, direction: Direction) -> f64 {
+    fn rate(&self, lane: usize, direction: Direction, tier: TierKind) -> f64 {
         let is_busy = |other: usize, direction: Direction| {
-            self.lanes[other].queues[direction as usize].current.is_some_and(|it| it.moves())
+            let current = &self.lanes[other].queues[direction as usize].current;
+            current.is_some_and(|it| it.moves() && it.tier == tier)
         };
-        self.tier.as_ref().map_or(f64::INFINITY, |tier| tier.rate(lane, direction, is_busy))
+        self.shared(tier).rate(lane, direction, is_busy)
     }
 
     /// When the next of the lanes' transfers has moved all its bytes, or ends; infinite if nothing travels.
@@ -174,7 +204,7 @@ impl<'a> TierQueues<'a> {
 
     /// Seconds until its bytes have moved, or its latencies have passed.
     fn left_s(&self, lane: usize, direction: Direction, it: &Travelling) -> f64 {
-        if it.moves() { it.left_bytes / self.rate(lane, direction) } else { it.left_latency_s }
+        if it.moves() { it.left_bytes / self.rate(lane, direction, it.tier) } else { it.left_latency_s }
     }
 
     /// Lets time pass from `now_s` to `next_s`, at which nothing is later than [`Self::next_s`].

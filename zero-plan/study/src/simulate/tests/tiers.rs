@@ -234,7 +234,49 @@ fn z0177_disks_without_rates_and_ranks_on_gpus() {
         assert!(refused.to_string().contains("`node.disk.direct`") && refused.help().contains("cargo zero measure"));
         assert!(Hardware::parse(&on_disk("read: 7e9, write: 4e9")).is_ok(), "what the help shows can be read");
     }
-    assert_eq!(on_hardware(config, &Hardware::parse(GPU).unwrap()), Err(Impossible::DiskOfGpu));
+    // A GPU also needs a link to its host, through which bytes pass.
+    let gpu = GPU.replace("devices: 8", "devices: 8, disk: (read: 1e9, write: 1e9, direct: (read: 1e9, write: 1e9))");
+    let config = on_hardware(config, &Hardware::parse(&gpu).unwrap()).unwrap();
+    let plan = PlanBuf::new("T", config, &[unit(4, 1.0)]);
+    let refused = |text: &str| plan.with(|plan| simulate(plan, &Hardware::parse(text).unwrap()).err());
+    assert_eq!([GPU, &gpu].map(refused), [Some(Impossible::NoDirectRates), Some(Impossible::NoHostLink)]);
+    assert_eq!(refused(&gpu.replace("devices: 8", "devices: 8, host_link: (read: 1e9, write: 1e9)")), None);
+}
+
+/// The link carries a part of 8192 bytes while the disk works on the next one, so that each op takes as long as on a disk alone,
+/// and one part over the link. States in host memory beside those on the disk add all of their bytes.
+#[test]
+fn what_a_gpu_has_on_disk_also_passes_its_link() {
+    let gpu = |link: f64, disk: f64| {
+        let keys = format!(
+            "devices: 8, host_link: (read: {link}, write: {link}), disk: (read: 1e9, write: 1e9, direct: (read: {disk}, write: {disk}))"
+        );
+        GPU.replace("devices: 8", &keys)
+    };
+    let step_s = |link, disk, parameters| {
+        let mut step_s = 0.0;
+        let config = offloaded(Config { stage: 3, ..config(0, Mesh::of_zero(1)) }, 0);
+        let config = Config { offload: Offload { parameters, ..config.offload }, ..config };
+        let config = Config { device: DeviceKind::Cuda, transport: TransportKind::Peer, ..config };
+        on_units(&gpu(link, disk), config, &[unit(1, 0.0)], |plan, timeline, hardware| {
+            step_s = timeline.step_s;
+            let prediction = Prediction::of(plan, hardware, None).unwrap();
+            let disk = prediction.disk.as_ref().unwrap();
+            assert_eq!([disk.read_bytes, disk.written_bytes].map(|bytes| bytes as f64), [PIECE_BYTES; 2]);
+            assert_eq!(prediction.host.is_some(), parameters == TierKind::Host);
+            let text = PredictionText(&prediction).to_string();
+            assert!(text.contains("fetches, disk") && text.contains("a node writes"), "{text}");
+        });
+        step_s
+    };
+    let [none_s, with_link_s, with_disk_s] =
+        [(1e18, 1e18), (1e6, 1e18), (1e18, 1e6)].map(|(link, disk)| step_s(link, disk, TierKind::Device));
+    // A piece is fetched and stored.
+    assert_ms(with_disk_s - none_s, 2.0 * PIECE_BYTES / 1e3);
+    assert_ms(with_link_s - none_s, 2.0 * PIECE_BYTES / 2.0 / 1e3);
+    // Parameters of 8192 bytes come for the forward and the backward, and for the update, after which they go.
+    let [none_s, with_link_s] = [1e18, 1e6].map(|link| step_s(link, 1e18, TierKind::Host));
+    assert_ms(with_link_s - none_s, 5.0 * PIECE_BYTES / 2.0 / 1e3);
 }
 
 /// A host that updates what a GPU's link is too slow for: the sums of 4 pieces of 2048 f32 go there, and as many parameters
