@@ -116,16 +116,19 @@ fn states_on_disk_take_the_time_of_a_disk_that_is_known() {
     let spec = SPEC.replacen('(', "(offload: (optimizer: Disk), ", 1);
     let workspace = workspace_of(PROGRAM, &spec);
     workspace.write("offload.ron", &spec);
-    let text = workspace.said("simulate offload.ron --on cpu-2");
-    for part in ["fetches, disk", "stores, disk", "disk: a rank reads ", "a node writes "] {
-        assert!(text.contains(part), "no `{part}` in {text}");
+    // To a GPU, bytes also pass its link to the host.
+    for hardware in ["cpu-2", "h100"] {
+        let text = workspace.said(&format!("simulate offload.ron --on {hardware}"));
+        for part in ["fetches, disk", "stores, disk", "disk: a rank reads ", "a node writes "] {
+            assert!(text.contains(part), "no `{part}` in {text}");
+        }
     }
     let known = std::fs::read_to_string("../hardware/cpu-2.ron").expect("a file of hardware");
     let unknown: Vec<&str> = known.lines().filter(|line| !line.contains("direct: ")).collect();
     workspace.write("unknown.ron", &unknown.join("\n"));
     for (hardware, why, help) in [
         ("unknown.ron", "but the hardware has no `node.disk.direct`", "add the key `node.disk.direct`"),
-        ("a10g-2", "which ranks on a GPU cannot do yet", "remove `offload`"),
+        ("h100-1", "but the hardware has no `node.disk.direct`", "add the key `node.disk.direct`"),
     ] {
         let error = refused(&workspace, &format!("simulate offload.ron --on {hardware}"));
         assert!(error.starts_with("error[Z0177]: offload.ron cannot run on "), "{error}");

@@ -20,7 +20,10 @@ pub const RULES: &[Rule] = &[
         reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PREFETCH],
         find: |it| nothing_travels(it, PREFETCH),
     },
-    Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PIECE], find: |it| nothing_travels(it, PIECE) },
+    Rule {
+        reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, PIECE, "device"],
+        find: |it| nothing_travels(it, PIECE),
+    },
     Rule { reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, UPDATE], find: |it| nothing_travels(it, UPDATE) },
     Rule {
         reads: &[OPTIMIZER, GRADIENTS, PARAMETERS, ACTIVATIONS, "host", "device"],
@@ -71,7 +74,9 @@ pub(super) fn offload(subject: &CheckedSpec) -> Config {
 
 fn nothing_travels(subject: &CheckedSpec, path: &'static str) -> Option<Diagnostic> {
     let config = offload(subject);
-    if config.updates_in_pieces() || path == PREFETCH && config.offloads() {
+    // What passes through host memory does so in parts as long as a piece.
+    let has_parts = Config { device: subject.spec.device, ..config }.relays();
+    if config.updates_in_pieces() || path == PREFETCH && config.offloads() || path == PIECE && has_parts {
         return None;
     }
     let name = subject.name(path);
@@ -390,6 +395,9 @@ mod tests {
             one(&text, "Z0108", (1, 49), &message, label);
             assert_eq!(codes(&text.replace("activations", "optimizer")), [""; 0]);
         }
+        let of_gpu = "(zero: (stage: 3), device: Cuda, offload: (activations: Disk, piece: MiB(1)))";
+        assert_eq!(codes(of_gpu), [""; 0]);
+        assert_eq!(codes(&of_gpu.replace("Disk", "Host")), ["Z0108"]);
     }
 
     #[test]

@@ -100,9 +100,6 @@ fn tier_of(draft: &Draft, key: &str, tier: &str) -> Result<TierKind, &'static st
         _ if draft.optimizer == OptimizerKind::Muon => {
             Err("Muon updates whole matrices, and states are fetched in pieces: they stay on the device")
         }
-        (_, DeviceKind::Cuda) if tier != "CPU" => {
-            Err("states of a GPU cannot be on a disk yet; `offload: (optimizer: Host)` keeps them in the host's memory")
-        }
         ("CPU", DeviceKind::Cpu) => {
             Err("the host's memory is what `device: Cpu` computes in; `offload: (optimizer: Disk)` saves some of it")
         }
@@ -113,8 +110,8 @@ fn tier_of(draft: &Draft, key: &str, tier: &str) -> Result<TierKind, &'static st
         _ if is_of_parameters && draft.precision.params != draft.precision.compute => {
             Err("parameters in a tier have the width that layers compute in")
         }
-        (_, DeviceKind::Cpu) => Ok(TierKind::Disk),
-        (_, DeviceKind::Cuda) => Ok(TierKind::Host),
+        ("CPU", DeviceKind::Cuda) => Ok(TierKind::Host),
+        _ => Ok(TierKind::Disk),
     }
 }
 
@@ -180,7 +177,6 @@ mod tests {
         assert_eq!((taken, reason.as_str()), (SettingFate::Nearest, "`offload: (parameters: Disk)`"));
         for (changed, reason) in [
             (with("").replace("zero_stage: 3", "zero_stage: 2"), "it is not read below stage 3"),
-            (with("").replace("use_cpu: true", "use_cpu: false"), "states of a GPU cannot be on a disk"),
             (with("").replace("param_device: nvme", "param_device: cpu"), "the host's memory is what"),
         ] {
             let (text, notes) = of(&changed);
@@ -208,6 +204,18 @@ mod tests {
         assert_eq!(parse(&spec).expect("a spec").config().offload.parameters, TierKind::Host);
         let (taken, _) = fate(&notes, PARAMETERS.tiers[0]).expect("a note");
         assert_eq!(taken, SettingFate::Nearest);
+        // On a disk, or in both.
+        for [optimizer, parameters] in [["nvme", "nvme"], ["nvme", "cpu"]] {
+            let keys = format!(
+                r#""offload_optimizer": {{"device": "{optimizer}", "nvme_path": "/a"}}, "offload_param": {{"device": "{parameters}"}}"#
+            );
+            let (spec, notes) = of(&json(3, &keys));
+            let [kept, params] = [optimizer, parameters].map(|it| if it == "nvme" { "Disk" } else { "Host" });
+            let line = format!("\n    offload: (optimizer: {kept}, parameters: {params}),\n    device: Cuda,\n");
+            assert!(spec.contains(&line) && parse(&spec).is_ok(), "{spec}");
+            let (taken, reason) = fate(&notes, "zero_optimization.offload_optimizer.nvme_path").expect("a note");
+            assert!(taken == SettingFate::Argument && reason.starts_with("`--offload FOLDER`"), "{reason}");
+        }
     }
 
     /// What stays on the device has one note, which says why, and nothing about how states would travel.
@@ -216,11 +224,6 @@ mod tests {
         let muon = r#"{"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Muon"},
             "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "aio": {"queue_depth": 8}}"#;
         for (text, path, reason) in [
-            (
-                json(3, r#""offload_optimizer": {"device": "nvme", "nvme_path": "/a", "buffer_count": 5}"#),
-                DEVICE,
-                "states of a GPU",
-            ),
             (json(0, r#""offload_optimizer": {"device": "cpu"}"#), DEVICE, "it is not read at stage 0"),
             (muon.to_owned(), DEVICE, "Muon updates whole matrices"),
             (yaml(true, "cpu"), OF_ACCELERATE, "the host's memory is what `device: Cpu` computes in"),
@@ -255,13 +258,13 @@ mod tests {
         let planned: Vec<_> = notes.iter().filter(planned).flat_map(|note| &note.settings).collect();
         let section = |key: &str| format!("zero_optimization.offload_optimizer.{key}");
         let keys = ["buffer_count", "pin_memory", "pipeline_read", "pipeline_write"].map(section);
-        assert_eq!(planned, keys.iter().chain([&"aio".to_owned()]).collect::<Vec<_>>());
+        let of_parameters = ["buffer_size", "max_in_cpu"].map(|key| format!("zero_optimization.offload_param.{key}"));
+        assert_eq!(planned, keys.iter().chain([&"aio".to_owned()]).chain(&of_parameters).collect::<Vec<_>>());
         for (setting, reason) in [
             (section("ratio"), "a state is kept in one tier as a whole"),
             (section("super_offload"), "it updates before the norm is known"),
             (section("cpuadam_cores_perc"), "an update is an op of the device"),
             ("zero_optimization.zenflow".to_owned(), "it updates from gradients of earlier steps"),
-            ("zero_optimization.offload_param.device".to_owned(), "states of a GPU cannot be on a disk yet"),
         ] {
             let (taken, found) = fate(&notes, &setting).unwrap_or_else(|| panic!("{setting}: {notes:?}"));
             assert!(taken == SettingFate::Lost && found.starts_with(reason), "{setting}: {found}");
