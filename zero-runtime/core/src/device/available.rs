@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use zero_plan::Bytes;
+use zero_plan::lines::PAGE_BYTES;
 
 use super::error::DeviceError;
 use super::groups::rooms;
 
 /// Checks that this much memory is available, because otherwise the kernel would later kill a process instead of
-/// refusing it memory.
+/// refusing it memory. What this process holds already is a part of what its run needs, so it counts as available.
 ///
 /// # Errors
 /// Z0331 if the host, or a control group of this process, has less than `bytes` available.
@@ -27,11 +28,20 @@ pub fn memory_bytes() -> Result<u64, DeviceError> {
 /// [`check_available`] with the system's files below `root`.
 fn check_below(bytes: usize, root: &Path) -> Result<(), DeviceError> {
     let (available, limit) = least(root)?;
-    if bytes as u64 > available {
+    if bytes as u64 > available + own_bytes(root) {
         Err(DeviceError::OutOfMemory { bytes: bytes as u64, available, limit })
     } else {
         Ok(())
     }
+}
+
+/// Bytes that only this process holds, from `/proc/self/statm`: its second and third numbers are the pages in memory, and those
+/// of them that belong to files.
+fn own_bytes(root: &Path) -> u64 {
+    let table = std::fs::read_to_string(root.join("proc/self/statm")).unwrap_or_default();
+    let pages: Vec<u64> = table.split_whitespace().filter_map(|pages| pages.parse().ok()).collect();
+    let &[_, held, of_files, ..] = &*pages else { return 0 };
+    held.saturating_sub(of_files) * PAGE_BYTES as u64
 }
 
 /// The available memory, and a text that names its limit.
@@ -94,5 +104,17 @@ mod tests {
         let expected = "only 3.0 MiB are available in the control group `/sys/fs/cgroup/job`, whose limit is 4.0 MiB\n";
         assert!(group.contains(expected), "{group}");
         assert!(refused("1", 1).is_some(), "a group beyond its limit has nothing to give");
+    }
+
+    #[test]
+    fn what_a_process_holds_itself_is_a_part_of_what_it_needs() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::write(root.path().join("proc/meminfo"), "MemAvailable: 64 kB\n").unwrap();
+        std::fs::write(root.path().join("proc/self/statm"), "99 7 2 1 0 3 0\n").unwrap();
+        assert_eq!(own_bytes(root.path()), 5 * 4096);
+        assert!(check_below((64 << 10) + 5 * 4096, root.path()).is_ok());
+        assert!(check_below((64 << 10) + 5 * 4096 + 1, root.path()).is_err());
+        assert!(own_bytes(Path::new("/")) > 0);
     }
 }

@@ -3,8 +3,10 @@
 #![allow(unsafe_code)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use zero_core::device::Segment;
 use zero_core::random::mix;
 use zero_core::tier::{After, Direction, Tier, Transfer};
 use zero_plan::TierBytes;
@@ -38,8 +40,9 @@ pub enum TimedPass {
 /// A rank of a host, with a file of its own.
 struct TimedRank {
     tier: DiskTier,
-    /// The window, which begins at the first block of it.
-    memory: Vec<u8>,
+    /// The window. It is memory of the kind that ranks have, in large pages: a disk takes half as long to fill these as small ones,
+    /// or less.
+    memory: Arc<Segment>,
     /// Orders given so far, by [`Direction`].
     given: [u64; 2],
 }
@@ -125,10 +128,14 @@ impl TimedRanks {
 impl TimedRank {
     fn new(path: &Path, rank: usize, pieces: usize) -> Result<Self, TierError> {
         let tier = StateFolder::open(path)?.allocate(pieces * PIECE_BYTES, rank)?;
+        let memory = Segment::private(SLOTS * PIECE_BYTES)
+            .map_err(|error| TierError::Folder { path: path.to_owned(), what: error.to_string() })?;
         // Data that a file system cannot compress.
-        let words = (SLOTS * PIECE_BYTES + BLOCK_BYTES) / size_of::<u64>();
-        let memory = (0..words as u64).flat_map(|word| mix(rank as u64, word).to_le_bytes()).collect();
-        Ok(Self { tier, memory, given: [0; 2] })
+        for word in 0..memory.len() / size_of::<u64>() {
+            // SAFETY: a word of this memory, whose start is that of a page, and which nobody else has.
+            unsafe { memory.ptr().cast::<u64>().add(word).write(mix(rank as u64, word as u64)) };
+        }
+        Ok(Self { tier, memory: Arc::new(memory), given: [0; 2] })
     }
 
     fn give(&mut self, pass: TimedPass, pieces: usize) {
@@ -150,10 +157,9 @@ impl TimedRank {
 
     /// Orders the first `len` bytes of a piece, after this many orders of the other direction.
     fn order(&mut self, direction: Direction, piece: usize, len: usize, after: u64) {
-        let window = self.memory.as_mut_ptr();
-        let start = window.align_offset(BLOCK_BYTES) + piece % SLOTS * PIECE_BYTES;
-        let transfer = Transfer { offset: piece * PIECE_BYTES, memory: window.wrapping_add(start), len };
-        // SAFETY: the window has room for `SLOTS` pieces from its first block on, and stays until the threads of the tier have
+        let memory = self.memory.ptr().wrapping_add(piece % SLOTS * PIECE_BYTES);
+        let transfer = Transfer { offset: piece * PIECE_BYTES, memory, len };
+        // SAFETY: the window has room for `SLOTS` pieces, and stays until the threads of the tier have
         // ended, as `drop` sees to. Nothing else reads or writes it. Orders of one direction follow one another; a pass in both
         // directions stores a slot after its fetch and fetches into it after its store; and a pass ends before the next begins.
         unsafe { self.tier.order(direction, &[transfer], After::Orders(after)) };
@@ -165,7 +171,7 @@ impl Drop for TimedRank {
     fn drop(&mut self) {
         if !self.tier.quit(LAST_TRANSFER) {
             // A thread that hangs in a transfer may still write there.
-            core::mem::forget(core::mem::take(&mut self.memory));
+            core::mem::forget(Arc::clone(&self.memory));
         }
     }
 }
