@@ -29,6 +29,7 @@ pub mod rounds;
 pub mod schedule;
 pub mod tables;
 pub mod tiers;
+pub mod update_phase;
 
 /// The result of a measurement, or a message that says why there is none.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -99,6 +99,15 @@ pub(crate) struct Built {
     pub sizes: Sizes,
 }
 
+impl Built {
+    /// Its plan, with all ranks on one node.
+    pub(crate) fn plan(&self) -> PlanBuf {
+        let config = self.spec.config();
+        let config = Config { mesh: Mesh { nodes: 1, ..config.mesh }, ..config };
+        PlanBuf::new(&self.sizes.model, config, &self.sizes.probes[0].units)
+    }
+}
+
 /// The results of one spec with some threads, in seconds: a measured and a predicted time of each round.
 struct Line {
     name: String,
@@ -266,10 +275,7 @@ pub(crate) fn steps_s(metrics: &Path) -> Outcome<Vec<f64>> {
 
 /// Predicted seconds of a step. All nodes are parts of this machine, as in the runs.
 pub(crate) fn predict(built: &Built, hardware: &Hardware, threads: usize) -> Outcome<f64> {
-    let config = built.spec.config();
-    let config = Config { mesh: Mesh { nodes: 1, ..config.mesh }, ..config };
-    let plan = PlanBuf::new(&built.sizes.model, config, &built.sizes.probes[0].units);
-    Ok(plan.with(|plan| simulate_with(plan, hardware, threads))?.step_s)
+    Ok(built.plan().with(|plan| simulate_with(plan, hardware, threads))?.step_s)
 }
 
 fn print(lines: &[Line]) {

@@ -14,9 +14,10 @@ use crate::figures::median;
 use crate::limits::Limits;
 use crate::predicted::{Built, Source, build, cargo_zero, parse_machine, predict, steps_s};
 use crate::processes::{Peer, finished, number, read_peer};
+use crate::update_phase;
 
 /// The parts that can be chosen.
-pub const PARTS: [&str; 4] = ["speed", "predicted", "larger", "mapped"];
+pub const PARTS: [&str; 5] = ["speed", "predicted", "update", "larger", "mapped"];
 
 /// What leaves memory: a name, and the key of a spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,8 +62,10 @@ const SPEED: [(usize, Kept); 6] = [
     (4096, Kept::OptimizerAtUse),
     (8192, Kept::AllAtUse),
 ];
-/// Steps are predicted at few tokens, so that the disk is a large part of them.
+/// Steps are predicted at few tokens, so that the disk is a large part of them; and of a larger model than others, because a
+/// control group that limits a disk lets up to 0.1 s of its rate pass at full speed after a rest.
 const PREDICTED_TOKENS: usize = 1024;
+const PREDICTED: &str = "\"gpt\", size: \"11M\", layers: 6, width: 768, heads: 12";
 const PREDICTED_RANKS: [usize; 2] = [1, 2];
 /// MB/s of slower disks.
 const THROTTLES: [u64; 3] = [200, 400, 800];
@@ -108,7 +111,7 @@ pub fn measure(choice: &Choice) -> Outcome<()> {
     }
     let specs = tempfile::tempdir()?;
     let bench = Bench { choice, specs: specs.path() };
-    for (part, measure) in PARTS.iter().zip([Bench::speed, Bench::predicted, Bench::larger, Bench::mapped]) {
+    for (part, measure) in PARTS.iter().zip(Bench::ALL) {
         if choice.names.is_empty() || choice.names.iter().any(|name| name == part) {
             measure(&bench)?;
         }
@@ -130,6 +133,10 @@ struct Tiered {
 }
 
 impl Bench<'_> {
+    /// What measures each part.
+    const ALL: [fn(&Self) -> Outcome<()>; PARTS.len()] =
+        [Self::speed, Self::predicted, Self::update, Self::larger, Self::mapped];
+
     fn build(&self, name: &str, kept: Kept, text: &str, size: Option<&'static str>) -> Outcome<Tiered> {
         let path = self.specs.join(format!("{name}_{}.ron", kept.name()));
         std::fs::write(&path, format!("{text}{})\n", kept.key()))?;
@@ -138,12 +145,23 @@ impl Bench<'_> {
 
     /// The benchmark's GPT at stage 3, with one micro-batch of these tokens a step of all ranks.
     fn gpt(&self, ranks: usize, tokens: usize, kept: Kept) -> Outcome<Tiered> {
+        self.at_stage_3("\"gpt\"", Some("11M"), (ranks, tokens), kept)
+    }
+
+    /// An example in a size, which the text may name.
+    fn at_stage_3(
+        &self,
+        example: &str,
+        size: Option<&'static str>,
+        (ranks, tokens): (usize, usize),
+        kept: Kept,
+    ) -> Outcome<Tiered> {
         let sequences = tokens / ranks / LENGTH;
         let text = format!(
-            "(model: Example(\"gpt\"), mesh: (zero: {ranks}), zero: (stage: 3, bucket: MiB(8)), \
+            "(model: Example({example}), mesh: (zero: {ranks}), zero: (stage: 3, bucket: MiB(8)), \
              batch: (sequences: {sequences}, length: {LENGTH})"
         );
-        self.build(&format!("{ranks}_ranks_{tokens}"), kept, &text, Some("11M"))
+        self.build(&format!("{ranks}_ranks_{tokens}"), kept, &text, size)
     }
 
     /// The command of a run.
@@ -175,9 +193,14 @@ impl Bench<'_> {
     /// This machine within limits, as the command describes it, with the units of specs and the disk of the folder.
     fn machine(&self, specs: &[Tiered], limits: &Limits) -> Outcome<Hardware> {
         let mut command = cargo_zero();
-        command.arg("measure").args(specs.iter().map(|tiered| &tiered.path)).args(["--size", "11M", "--threads", "1"]);
+        command.arg("measure").args(specs.iter().map(|tiered| &tiered.path)).args(["--threads", "1"]);
         command.arg("--disk").arg(&self.choice.folder);
         parse_machine(&finished(limits.within(&command), "cargo zero measure")?)
+    }
+
+    /// The direct rate of the disk both ways together, in bytes a second.
+    fn direct(&self, limits: &Limits) -> Outcome<f64> {
+        direct_of(&self.machine(&[], limits)?)
     }
 
     fn speed(&self) -> Outcome<()> {
@@ -210,7 +233,7 @@ impl Bench<'_> {
         let mut specs = Vec::new();
         for kept in [Kept::Optimizer, Kept::All] {
             for ranks in PREDICTED_RANKS {
-                specs.push(self.gpt(ranks, PREDICTED_TOKENS, kept)?);
+                specs.push(self.at_stage_3(PREDICTED, None, (ranks, PREDICTED_TOKENS), kept)?);
             }
         }
         let disks: Vec<_> = THROTTLES.into_iter().map(Some).chain([None]).collect();
@@ -227,8 +250,7 @@ impl Bench<'_> {
                 };
                 eprintln!("predicted, round {round}, {}", words(*disk));
                 let hardware = self.machine(&specs, &limits)?;
-                let direct = hardware.node.disk.as_ref().and_then(|disk| disk.direct).ok_or("no direct rates")?;
-                rates[at].push(direct.at_once().iter().sum::<f64>());
+                rates[at].push(direct_of(&hardware)?);
                 for (tiered, [measured, predicted, ratios]) in specs.iter().zip(&mut rows[at * specs.len()..]) {
                     // Its units are measured with as many.
                     let measured_s = self.step_s_of(tiered, &["--threads", "1"], &limits)?;
@@ -258,6 +280,46 @@ impl Bench<'_> {
                 "| {} | {both:.0} | {kept} | {ranks} | {measured:.0} | {predicted:.0} | {ratio:.2} |",
                 words(disks[at])
             );
+        }
+        Ok(())
+    }
+
+    /// How fast the disk works in the update, beside its direct rate both ways.
+    fn update(&self) -> Outcome<()> {
+        let ranks = 2;
+        let tiered = self.at_stage_3(PREDICTED, None, (ranks, PREDICTED_TOKENS), Kept::Optimizer)?;
+        let plan = tiered.built.plan();
+        let mut rows = Vec::new();
+        for disk in [Some(200), Some(400), None] {
+            let limited = disk.map(|rate| Limits::disk(&self.choice.folder, rate * 1_000_000)).transpose();
+            let Ok(limits) = limited.map(|limits| limits.unwrap_or(Limits::NONE)) else {
+                println!("\n{}: skipped: no control groups", words(disk));
+                continue;
+            };
+            let (mut shares, profile) = (Vec::new(), self.specs.join("profile.json"));
+            for round in 1..=self.choice.rounds {
+                eprintln!("update, round {round}, {}", words(disk));
+                let mut command = self.run(&tiered, self.choice.steps + 2);
+                command.arg("--threads").arg("1").arg("--profile").arg(&profile);
+                finished(limits.within(&command), &tiered.built.name)?;
+                let said = serde_json::from_str(&std::fs::read_to_string(&profile)?)?;
+                std::fs::remove_file(&profile)?;
+                let found = plan.with(|plan| update_phase::bytes_per_s(plan, &said))?;
+                // A group limits each way, to a rate that is known.
+                let direct = match disk {
+                    Some(rate) => 2e6 * rate as f64,
+                    None => self.direct(&limits)?,
+                };
+                shares.push((found, direct));
+            }
+            rows.push((disk, shares));
+        }
+        println!("\n| disk, each way | both ways, MB/s | in the update, MB/s | share |\n|---|---|---|---|");
+        for (disk, shares) in rows {
+            let of = |value: fn(&(f64, f64)) -> f64| median(shares.iter().map(value).collect());
+            let [found, direct] = [of(|pair| pair.0 / 1e6), of(|pair| pair.1 / 1e6)];
+            let share = of(|pair| pair.0 / pair.1);
+            println!("| {} | {direct:.0} | {found:.0} | {share:.2} |", words(disk));
         }
         Ok(())
     }
@@ -367,6 +429,12 @@ fn planned(plan: &Value) -> Outcome<u64> {
     let stages = plan["pipeline_stages"].as_array().ok_or("no pipeline stages")?;
     let of_rank = number(stages.first().ok_or("no pipeline stage")?, "total_bytes")?;
     Ok((number(plan, "ranks")? * of_rank) as u64)
+}
+
+/// The direct rate of a machine's disk both ways together, in bytes a second.
+fn direct_of(hardware: &Hardware) -> Outcome<f64> {
+    let direct = hardware.node.disk.as_ref().and_then(|disk| disk.direct).ok_or("no direct rates")?;
+    Ok(direct.at_once().iter().sum())
 }
 
 /// A disk, in words.
