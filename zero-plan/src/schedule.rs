@@ -101,10 +101,10 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut gradients = DueBucket::NEW;
     let mut window = Window::new(&walk);
     let trains = matches!(pass, Pass::Train);
-    // Sums of gradients are there only after the backward, unless they are those of the step before.
-    let is_early =
-        !tables.config.offloads_gradients() && !tables.config.updates_on_host() || tables.config.updates_in(pass);
-    if trains && is_early {
+    // Sums of gradients are there only after the backward, unless they are those of the step before, whose pieces come unit by unit.
+    let is_early = !tables.config.offloads_gradients() && !tables.config.updates_on_host();
+    let at_use = tables.config.updates_in(pass);
+    if trains && is_early && !at_use {
         window.fill(&walk, &mut ops);
     }
     let (mut cursor, mut slot) = (walk.start(), 0);
@@ -114,6 +114,9 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
             arrive(&walk, step, slot, &mut ops);
         }
         parameters.before(&walk, &cursor, taken.gathered, &mut window, &mut ops);
+        if at_use {
+            window.fill(&walk, &mut ops);
+        }
         compute(&walk, step, slot, &mut gradients, &mut ops);
         parameters.after(&walk, &cursor, taken.gathered, &mut ops);
         leave(&walk, step, &mut ops);
@@ -127,11 +130,11 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     }
     if trains {
         gradients.finish(&walk, &mut ops);
-        if !is_early {
+        if !is_early && !at_use {
             window.fill(&walk, &mut ops);
         }
         ops.push(Op::Agree);
-        if !tables.config.updates_in(pass) {
+        if !at_use {
             update(&walk, window, &mut ops);
         }
     }

@@ -162,10 +162,12 @@ impl Ring {
         }
     }
 
-    /// Fetches shards into the slots that are free, in the order of gathers, if ranks give them to slots in common.
+    /// Fetches shards into the slots that are free, in the order of gathers, if ranks give them to slots in common. A unit that is
+    /// updated at its use is updated before that, so then only the next shard is fetched: the first units wait for the fewest.
     const fn fetch(&mut self, walk: &PipelineStageWalk, window: &mut Window, ops: &mut Ops) {
+        let ahead = if walk.tables.config.updates_in(walk.pass) { 1 } else { Offload::SHARD_SLOTS };
         while let Some(next) = self.to_fetch
-            && self.fetched < self.started + Offload::SHARD_SLOTS
+            && self.fetched < self.started + ahead
         {
             window.before_use(walk, next.unit, ops);
             ops.push(Op::FetchShard { unit: next.unit, slot: self.fetched % Offload::SHARD_SLOTS });

@@ -9,7 +9,8 @@
 //! of a piece there, and fetches its new parameters after the update. The first stores come once all sums are made.
 //!
 //! If parameters are updated at their use, the updates of a step lie in the next one: those of a unit before it is first
-//! fetched or gathered there, so that pieces travel while the units before it compute.
+//! fetched or gathered there, so that pieces travel while the units before it compute. Only the pieces of that unit are fetched
+//! before its shard, which its gather waits for; those of later units come after.
 
 use super::walk::PipelineStageWalk;
 use super::{Op, Ops, Piece};
@@ -55,21 +56,34 @@ impl Window {
         Self { slots, unit: 0, index: 0, fetched: 0, updated: 0, ahead: 0 }
     }
 
-    /// Brings a piece into each slot.
+    /// Brings a piece into each slot that has none, as far as there are pieces.
     pub const fn fill(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
-        while self.fetched < self.slots {
+        self.fill_up_to(walk, walk.tables.units.len(), ops);
+    }
+
+    /// The same with pieces of units up to this one.
+    const fn fill_up_to(&mut self, walk: &PipelineStageWalk, last: usize, ops: &mut Ops) {
+        while self.fetched < self.updated + self.slots && self.next_unit(walk) <= last {
+            if self.unit == walk.tables.units.len() {
+                return;
+            }
             self.fetch(walk, ops);
         }
     }
 
-    /// Brings the next piece, if there is one, from where it is kept.
-    const fn fetch(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
+    /// The unit of the piece that is fetched next; the number of units if there is none.
+    const fn next_unit(&mut self, walk: &PipelineStageWalk) -> usize {
         while self.unit < walk.tables.units.len()
             && (!walk.has(self.unit) || self.index == walk.tables.pieces(self.unit))
         {
             (self.unit, self.index) = (self.unit + 1, 0);
         }
-        if self.unit < walk.tables.units.len() {
+        self.unit
+    }
+
+    /// Brings the next piece, if there is one, from where it is kept.
+    const fn fetch(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
+        if self.next_unit(walk) < walk.tables.units.len() {
             let piece = Piece { index: self.index, slot: self.fetched % self.slots };
             let config = walk.tables.config;
             if !config.updates_on_host() {
@@ -97,8 +111,11 @@ impl Window {
 
     /// Updates the pieces of a unit.
     pub const fn update(&mut self, walk: &PipelineStageWalk, unit: usize, ops: &mut Ops) {
-        let mut index = 0;
+        let (mut index, at_use) = (0, walk.tables.config.updates_in(walk.pass));
         while index < walk.tables.pieces(unit) {
+            if at_use {
+                self.fill_up_to(walk, unit, ops);
+            }
             let piece = Piece { index, slot: self.updated % self.slots };
             ops.push(Op::Update { unit, piece: Some(piece) });
             let config = walk.tables.config;
@@ -108,7 +125,9 @@ impl Window {
                 ops.push(Op::Fetch { unit, piece });
             }
             self.updated += 1;
-            self.fetch(walk, ops);
+            if !at_use {
+                self.fetch(walk, ops);
+            }
             index += 1;
         }
     }
