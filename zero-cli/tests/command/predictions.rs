@@ -128,7 +128,7 @@ fn states_on_disk_take_the_time_of_a_disk_that_is_known() {
     workspace.write("unknown.ron", &unknown.join("\n"));
     for (hardware, why, help) in [
         ("unknown.ron", "but the hardware has no `node.disk.direct`", "add the key `node.disk.direct`"),
-        ("h100-1", "but the hardware has no `node.disk.direct`", "add the key `node.disk.direct`"),
+        ("a10g-2", "but the hardware has no `node.disk.direct`", "add the key `node.disk.direct`"),
     ] {
         let error = refused(&workspace, &format!("simulate offload.ron --on {hardware}"));
         assert!(error.starts_with("error[Z0177]: offload.ron cannot run on "), "{error}");
