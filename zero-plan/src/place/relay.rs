@@ -2,7 +2,7 @@
 //! direction takes turns with two parts: the disk works on one while the GPU copies the other. Never says when they travel.
 
 use super::{Place, Places};
-use crate::config::Config;
+use crate::config::{Config, TierKind};
 use crate::layout::{Home, Kind};
 use crate::lines::{BLOCK_BYTES, round_up};
 use crate::schedule::{Op, Stream};
@@ -13,7 +13,7 @@ const STREAMS: usize = 2;
 impl Config {
     /// Whether bytes pass through host memory, because a GPU cannot reach the disk that keeps them.
     pub const fn relays(&self) -> bool {
-        self.device.has_streams() && self.offload.uses(crate::config::TierKind::Disk)
+        self.device.has_streams() && self.offload.uses(TierKind::Disk)
     }
 
     /// The most bytes that pass at a time: whole blocks.

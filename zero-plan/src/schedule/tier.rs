@@ -58,15 +58,12 @@ impl Window {
 
     /// Brings a piece into each slot that has none, as far as there are pieces.
     pub const fn fill(&mut self, walk: &PipelineStageWalk, ops: &mut Ops) {
-        self.fill_up_to(walk, walk.tables.units.len(), ops);
+        self.fill_up_to(walk, walk.tables.units.len() - 1, ops);
     }
 
     /// The same with pieces of units up to this one.
     const fn fill_up_to(&mut self, walk: &PipelineStageWalk, last: usize, ops: &mut Ops) {
         while self.fetched < self.updated + self.slots && self.next_unit(walk) <= last {
-            if self.unit == walk.tables.units.len() {
-                return;
-            }
             self.fetch(walk, ops);
         }
     }

@@ -43,6 +43,31 @@ fn updates_at_use_come_just_before_it() {
     }
 }
 
+/// Nothing that a step begins with waits behind pieces of later units: before the first forward, a unit's shard, or its gather, comes
+/// before the pieces of all units after it.
+#[test]
+fn pieces_of_later_units_come_after_the_shards_of_a_step_that_begins() {
+    let mut all = 0;
+    for model in at_use([offloaded_models(), models_with_offloaded_parameters()].concat()) {
+        model.plan().with(|plan| {
+            let first = plan.pipeline_stages[0].step.iter().take_while(|op| !matches!(op, Op::Forward { .. }));
+            let (mut fetched, mut shards) = (0, 0);
+            for op in first {
+                match op {
+                    Op::Fetch { unit, .. } => fetched = fetched.max(*unit),
+                    Op::FetchShard { unit, .. } | Op::Gather { unit, .. } => {
+                        assert!(fetched <= *unit || shards > *unit, "{fetched} before {unit}: {:?}", plan.config);
+                        shards = shards.max(*unit + 1);
+                    }
+                    _ => {}
+                }
+            }
+            all += shards;
+        });
+    }
+    assert!(all > 10, "{all}");
+}
+
 /// A step that begins with the updates of the last one, without an op of a tier or an update, with one more, with another in
 /// its place, or with any two exchanged. Accepted are only exchanges that change nothing that a slot or a unit sees.
 #[test]

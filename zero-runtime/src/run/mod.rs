@@ -62,7 +62,7 @@ use threads::Threads;
 use train::{Finale, Job};
 use weights::WeightFolders;
 use zero_core::arena::job_bytes;
-use zero_core::device::{Device, check_available};
+use zero_core::device::{Device, check_available_to_run};
 use zero_core::layer::{Tensors, Tokens};
 use zero_core::model::{DeviceOf, Model, Program, ShapeSizes, require_names, require_vocabulary};
 use zero_files::data::{DataAs, Dataset, Draw, Ids, Sequences, TOKENIZER, Tokenizer};
@@ -330,7 +330,7 @@ fn start<D: Device>(
                     say(DEBUG_BUILD);
                 }
                 // Each rank checks its own part again, but only here are all parts counted together.
-                check_available(job_bytes(plan, 0, &run_size(plan, arguments, 0)))?;
+                check_available_to_run(job_bytes(plan, 0, &run_size(plan, arguments, 0)))?;
             }
             body(role, speaks)
         })

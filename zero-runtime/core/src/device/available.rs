@@ -9,12 +9,20 @@ use super::error::DeviceError;
 use super::groups::rooms;
 
 /// Checks that this much memory is available, because otherwise the kernel would later kill a process instead of
-/// refusing it memory. What this process holds already is a part of what its run needs, so it counts as available.
+/// refusing it memory.
 ///
 /// # Errors
 /// Z0331 if the host, or a control group of this process, has less than `bytes` available.
 pub fn check_available(bytes: usize) -> Result<(), DeviceError> {
-    check_below(bytes, Path::new("/"))
+    check_below(bytes, 0, Path::new("/"))
+}
+
+/// [`check_available`] for all that a run needs. What this process holds already is a part of that, so it counts as available.
+///
+/// # Errors
+/// As for [`check_available`].
+pub fn check_available_to_run(bytes: usize) -> Result<(), DeviceError> {
+    check_below(bytes, own_bytes(Path::new("/")), Path::new("/"))
 }
 
 /// Memory that a run can have now, in bytes.
@@ -25,10 +33,11 @@ pub fn memory_bytes() -> Result<u64, DeviceError> {
     least(Path::new("/")).map(|(bytes, _)| bytes)
 }
 
-/// [`check_available`] with the system's files below `root`.
-fn check_below(bytes: usize, root: &Path) -> Result<(), DeviceError> {
+/// [`check_available`] with the system's files below `root`, if this many bytes are held already.
+fn check_below(bytes: usize, held: u64, root: &Path) -> Result<(), DeviceError> {
     let (available, limit) = least(root)?;
-    if bytes as u64 > available + own_bytes(root) {
+    let available = available + held;
+    if bytes as u64 > available {
         Err(DeviceError::OutOfMemory { bytes: bytes as u64, available, limit })
     } else {
         Ok(())
@@ -88,7 +97,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
-        check_below(bytes, root.path()).err().map(|error| error.report())
+        check_below(bytes, 0, root.path()).err().map(|error| error.report())
     }
 
     #[test]
@@ -112,9 +121,13 @@ mod tests {
         std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
         std::fs::write(root.path().join("proc/meminfo"), "MemAvailable: 64 kB\n").unwrap();
         std::fs::write(root.path().join("proc/self/statm"), "99 7 2 1 0 3 0\n").unwrap();
-        assert_eq!(own_bytes(root.path()), 5 * 4096);
-        assert!(check_below((64 << 10) + 5 * 4096, root.path()).is_ok());
-        assert!(check_below((64 << 10) + 5 * 4096 + 1, root.path()).is_err());
+        let (free, held) = (64 << 10, own_bytes(root.path()));
+        assert_eq!(held, 5 * 4096);
+        assert!(check_below(free + 5 * 4096, held, root.path()).is_ok());
+        let report = check_below(free + 5 * 4096 + 1, held, root.path()).expect_err("a byte too much").report();
+        assert!(report.contains("only 84.0 KiB are available on this host"), "{report}");
+        // More memory for a process that holds some has to be free.
+        assert!(check_below(free + 1, 0, root.path()).is_err());
         assert!(own_bytes(Path::new("/")) > 0);
     }
 }

@@ -33,7 +33,7 @@ mod stored;
 
 pub use agreement::Agreement;
 pub use argument::{AttentionShape, Matrix, Nonlinearity, Strided, StridedMut, Then, Write};
-pub use available::{check_available, memory_bytes};
+pub use available::{check_available, check_available_to_run, memory_bytes};
 pub use carried::{Carried, Communicator, GoesOn, Group, GroupPart};
 pub use description::DeviceDescription;
 pub use element::{Element, bf16, known, known_mut, narrow_pair, widen_pair};
