@@ -3,7 +3,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
-use zero_plan::{Config, Mesh, Offload, Order, Precision, Recompute, Split};
+use zero_plan::{Config, Mesh, Offload, Order, Precision, Publish, Recompute, Split};
 
 /// An expression for `config`.
 pub fn config(config: &Config) -> TokenStream {
@@ -47,6 +47,7 @@ pub fn config(config: &Config) -> TokenStream {
         field(config.offload != plain.offload, "offload", offload(&config.offload)),
         budget("host_bytes", |config| config.host_bytes),
         budget("disk_bytes", |config| config.disk_bytes),
+        field(config.publish != plain.publish, "publish", publish(config.publish)),
     ];
     let fields = fields.into_iter().flatten();
     quote! {
@@ -70,6 +71,11 @@ fn offload(offload: &Offload) -> TokenStream {
             #(#states),*, prefetch: #prefetch, piece_bytes: #piece_bytes, update: #update, update_on: #update_on
         }
     }
+}
+
+fn publish(publish: Publish) -> TokenStream {
+    let (dtype, copies) = (name("Width", publish.dtype), number(publish.copies));
+    quote!(::zero_runtime::plan::Publish { dtype: #dtype, copies: #copies })
 }
 
 fn mesh(mesh: &Mesh) -> TokenStream {

@@ -58,7 +58,11 @@ pub const fn is_compilable(tables: &Tables) -> bool {
 const fn ops_of_all(tables: &Tables) -> usize {
     let (mut ops, mut pipeline) = (0, 0);
     while pipeline < tables.config.mesh.pipeline {
-        ops += ops_max(Pass::Train, tables, pipeline) + ops_max(Pass::Evaluate, tables, pipeline);
+        let mut pass = 0;
+        while pass < Pass::ALL.len() {
+            ops += ops_max(Pass::ALL[pass], tables, pipeline);
+            pass += 1;
+        }
         pipeline += 1;
     }
     ops

@@ -16,6 +16,7 @@ mod parameters;
 mod parcels;
 mod pieces;
 mod plan;
+mod publish;
 mod tiers;
 
 use crate::config::Offload;
@@ -58,6 +59,8 @@ pub struct UnitState {
     updated_pieces: usize,
     /// Pieces of its parameters that have come back from the host that updated them.
     taken_back: usize,
+    /// Whether its parameters have been offered to readers.
+    offered: bool,
     /// Whether the gradients of tied parameters have been added up here, or sent to the rank that adds them up.
     tied: bool,
     /// Whether tied parameters have been sent.
@@ -148,6 +151,7 @@ impl UnitState {
         fetched: 0,
         updated_pieces: 0,
         taken_back: 0,
+        offered: false,
         tied: false,
         mirrored: false,
     };
@@ -352,7 +356,8 @@ impl<'a> Checker<'a, '_> {
     const fn broken(&mut self, op: Op) -> BrokenRule {
         rules! {
             self.exists(op) => "an op on a unit or bucket that does not exist",
-            self.trains() || is_of_evaluations(op) => "an op of a training step in an evaluation",
+            self.trains() || is_of_evaluations(op) || self.publishes() => "an op of a training step in an evaluation",
+            publish::is_of_publications(op) || !self.publishes() => "an op of another pass in a publication",
         }
         match op {
             Op::Gather { unit, slot } => self.gather(unit, slot),
@@ -382,6 +387,7 @@ impl<'a> Checker<'a, '_> {
             Op::FetchShard { unit, slot } => self.fetch_shard(unit, slot),
             Op::StoreActivations { unit, micro_batch, slot } => self.store_activations(unit, micro_batch, slot),
             Op::FetchActivations { unit, micro_batch, slot } => self.fetch_activations(unit, micro_batch, slot),
+            Op::Offer { unit } => self.offer(unit),
         }
     }
 
@@ -420,7 +426,11 @@ impl<'a> Checker<'a, '_> {
     const fn unfinished(&self) -> BrokenRule {
         let trains = self.trains();
         let config = self.subject.tables.config;
-        let passes = if trains { config.micro_batches } else { 1 };
+        let passes = match self.subject.pass {
+            Pass::Train => config.micro_batches,
+            Pass::Evaluate => 1,
+            Pass::Publish => 0,
+        };
         let is_idle = matches!((self.activations_out, self.gradients_out), (Outgoing::Unknown, Outgoing::Unknown));
         rules! {
             self.agreed == trains => "no agreement in a training step",
@@ -434,7 +444,8 @@ impl<'a> Checker<'a, '_> {
             if self.at(unit).pipeline_stage == self.subject.pipeline {
                 rules! {
                     state.forwards == passes => "a forward is missing",
-                    state.updated == (trains && self.at(unit).holds) => "an update is missing",
+                    state.updated == (self.updates() && self.at(unit).holds) => "an update is missing",
+                    state.offered == self.is_offered(unit) => "an offer is missing",
                     state.mirrored == (trains && self.is_mirrored(unit)) => "tied parameters are not sent",
                     matches!(state.slotted, Held::No) => "parameters are held at the end of a step",
                     config.shards_parameters() || matches!(state.replica, Held::Yes) =>

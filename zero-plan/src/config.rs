@@ -4,11 +4,13 @@
 mod device;
 mod offload;
 mod precision;
+mod publish;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::offload::{Offload, TierKind, UpdatePlace, UpdateTime};
 pub use self::precision::{Precision, Width};
+pub use self::publish::Publish;
 
 use crate::mesh::{Axis, Mesh};
 use crate::subtrees::Subtrees;
@@ -215,6 +217,9 @@ pub struct Config {
     /// The budget of a rank for its file, if the spec sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<usize>,
+    /// What is copied of parameters for readers outside of the run.
+    #[serde(skip_serializing_if = "Publish::is_none")]
+    pub publish: Publish,
 }
 
 impl Config {
@@ -247,6 +252,7 @@ impl Config {
         offload: Offload::NONE,
         host_bytes: None,
         disk_bytes: None,
+        publish: Publish::NONE,
     };
 
     /// How ranks gather.

@@ -114,7 +114,7 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    Config, DeviceKind, Gather, Offload, Often, OptimizerKind, Order, Precision, Recompute, Split, TierKind,
+    Config, DeviceKind, Gather, Offload, Often, OptimizerKind, Order, Precision, Publish, Recompute, Split, TierKind,
     TransportKind, UpdatePlace, UpdateTime, Width, is_same_text,
 };
 pub use cores::own_core;

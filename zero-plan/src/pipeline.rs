@@ -157,12 +157,28 @@ pub enum Pass {
     Train,
     /// One forward pass over one micro-batch, for held-out loss and for sampling.
     Evaluate,
+    /// A copy of all parameters for readers outside of the run, between two steps.
+    Publish,
+}
+
+impl Pass {
+    /// All of them. A plan that publishes nothing has no ops for the last.
+    pub const ALL: [Pass; 3] = [Pass::Train, Pass::Evaluate, Pass::Publish];
+
+    /// A name for reports, after an article.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pass::Train => "training step",
+            Pass::Evaluate => "evaluation",
+            Pass::Publish => "publication",
+        }
+    }
 }
 
 impl Config {
     /// Whether a pass does the updates of the step before it.
     pub const fn updates_in(&self, pass: Pass) -> bool {
-        matches!(pass, Pass::Train) && self.updates_at_use()
+        matches!(pass, Pass::Train | Pass::Publish) && self.updates_at_use()
     }
 }
 
@@ -194,6 +210,7 @@ impl Turns<'_> {
         match self.pass {
             Pass::Train => self.config.micro_batches * self.config.chunks_per_rank(),
             Pass::Evaluate => self.config.chunks_per_rank(),
+            Pass::Publish => 0,
         }
     }
 
@@ -201,7 +218,7 @@ impl Turns<'_> {
     pub const fn count(&self) -> usize {
         match self.pass {
             Pass::Train => 2 * self.forwards(),
-            Pass::Evaluate => self.forwards(),
+            Pass::Evaluate | Pass::Publish => self.forwards(),
         }
     }
 
@@ -223,6 +240,7 @@ impl Turns<'_> {
     pub const fn in_flight(&self) -> usize {
         match self.pass {
             Pass::Evaluate => 1,
+            Pass::Publish => 0,
             Pass::Train if self.warm_up() < self.forwards() => self.warm_up() + 1,
             Pass::Train => self.forwards(),
         }

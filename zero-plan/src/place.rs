@@ -4,12 +4,13 @@
 mod access;
 mod arrival;
 mod position;
+mod publish;
 mod relay;
 mod stretch;
 mod subtotals;
 mod tier;
 
-pub(crate) use access::sums_between_steps;
+pub(crate) use access::{published, sums_between_steps};
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
 pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, given_bytes};
 pub use position::Position;

@@ -38,12 +38,18 @@ pub struct PipelineStage<'a> {
     pub step: &'a [Op],
     /// The ops of a forward pass without a backward pass.
     pub evaluation: &'a [Op],
+    /// The ops of a publication; empty if nothing is published.
+    #[serde(skip_serializing_if = "<[Op]>::is_empty")]
+    pub publication: &'a [Op],
     /// Where each op of the step is queued; empty if the plan has no queues.
     #[serde(skip_serializing_if = "is_empty")]
     pub step_queue: &'a [Queued],
     /// Where each op of the evaluation is queued; empty if the plan has no queues.
     #[serde(skip_serializing_if = "is_empty")]
     pub evaluation_queue: &'a [Queued],
+    /// Where each op of a publication is queued; empty if the plan has no queues.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub publication_queue: &'a [Queued],
     /// The arena of each rank.
     pub memory: Memory,
 }
@@ -59,7 +65,7 @@ impl<'a> PipelineStage<'a> {
 
     /// Events that a device needs for a pass; none if the plan has no queues.
     pub fn events(&self) -> usize {
-        let ops = self.step_queue.len().max(self.evaluation_queue.len());
+        let ops = Pass::ALL.map(|pass| self.queue(pass).len()).into_iter().max().unwrap_or(0);
         if ops > 0 { Self::JOINS + ops } else { 0 }
     }
 
@@ -68,6 +74,7 @@ impl<'a> PipelineStage<'a> {
         match pass {
             Pass::Train => self.step,
             Pass::Evaluate => self.evaluation,
+            Pass::Publish => self.publication,
         }
     }
 
@@ -76,6 +83,7 @@ impl<'a> PipelineStage<'a> {
         match pass {
             Pass::Train => self.step_queue,
             Pass::Evaluate => self.evaluation_queue,
+            Pass::Publish => self.publication_queue,
         }
     }
 }

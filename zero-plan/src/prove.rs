@@ -85,11 +85,8 @@ pub struct Spot {
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pass = match self.pass {
-            Pass::Train => "a training step",
-            Pass::Evaluate => "an evaluation",
-        };
-        write!(f, "[Z0292] unsound plan, in {pass}: {}", self.rule)?;
+        let article = if self.pass == Pass::Evaluate { "an" } else { "a" };
+        write!(f, "[Z0292] unsound plan, in {article} {}: {}", self.pass.name(), self.rule)?;
         self.places.iter().try_for_each(|place| write!(f, "\n  {place}"))
     }
 }
@@ -119,7 +116,7 @@ pub fn prove(plan: &Plan) -> Result<Proof, Flaw> {
     }
     cover::owners(plan)?;
     let mut proof = Proof::default();
-    for pass in [Pass::Train, Pass::Evaluate] {
+    for pass in Pass::ALL {
         let ranks = 0..plan.config.mesh.ranks();
         let ops: Vec<&[Op]> = ranks.map(|rank| plan.of_rank(rank).ops(pass)).collect();
         let of_pass = prove_ranks(plan, pass, &ops)?;
@@ -165,7 +162,7 @@ pub fn prove_ranks(plan: &Plan, pass: Pass, ops: &[&[Op]]) -> Result<Proof, Flaw
 /// # Errors
 /// The first flaw that is found.
 pub fn prove_accesses(plan: &Plan, accesses: &Accesses) -> Result<(), Flaw> {
-    [Pass::Train, Pass::Evaluate].into_iter().try_for_each(|pass| {
+    Pass::ALL.into_iter().try_for_each(|pass| {
         let ops: Vec<&[Op]> = (0..plan.config.mesh.ranks()).map(|rank| plan.of_rank(rank).ops(pass)).collect();
         flow::flow(&Ranks { plan, pass, ops: &ops, groups: Groups::of(plan) }, accesses, false)
     })

@@ -11,6 +11,7 @@ mod directions;
 mod gradients;
 mod op;
 mod parameters;
+mod publish;
 mod tier;
 mod traits;
 mod walk;
@@ -44,6 +45,9 @@ const fn ops_of_chunk(pass: Pass, tables: &Tables, chunk: usize) -> usize {
     // At the ends of a turn: receive, clear and send.
     let mut ops = if tables.chunks.len() > 1 { 3 * turns } else { 0 };
     let Chunk { first, end } = tables.chunks[chunk];
+    if let Pass::Publish = pass {
+        return publish::ops_max(tables, first, end);
+    }
     let mut unit = first;
     while unit < end {
         let uses = if trains && config.holds_parameters() { 1 } else { turns };
@@ -100,6 +104,10 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
     let mut parameters = Parameters::new(&walk);
     let mut gradients = DueBucket::NEW;
     let mut window = Window::new(&walk);
+    if let Pass::Publish = pass {
+        publish::offer_all(&walk, &mut window, &mut ops);
+        return ops.len;
+    }
     let trains = matches!(pass, Pass::Train);
     // Sums of gradients are there only after the backward, unless they are those of the step before, whose pieces come unit by unit.
     let is_early = !tables.config.offloads_gradients() && !tables.config.updates_on_host();

@@ -68,6 +68,7 @@ fn orthogonalizing(plan: &Plan, unit: usize) -> usize {
 /// | agree, on the norm | `t g` for each unit |
 /// | momentum, for each parameter that this rank updates | `2g + 2m` |
 /// | update, for each parameter that this rank updates | `g + 4m + 2p`; with a master copy, `g + 4m + p + 8` |
+/// | offer, of `t` elements in type `d` | `t (p + d)`; of a master copy, `t (4 + d)` |
 ///
 /// All other ops move nothing: because memory is shared, they only signal and wait.
 fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
@@ -129,6 +130,10 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         Op::Update { unit, piece } => {
             let stored = if precision.has_master_copy() { p + 2 * precision.master.bytes() } else { 2 * p };
             updated(plan, at, unit, piece) * (g + 4 * m + stored)
+        }
+        Op::Offer { unit } => {
+            let own = plan.places(at);
+            own.offered_from(unit, 0).len_bytes + own.published(unit, 0).len_bytes
         }
         _ => 0,
     }

@@ -21,11 +21,12 @@ pub struct PlanBuf {
     pipeline_stages: Vec<PipelineStageBuf>,
 }
 
-/// Training step, evaluation and arena of a pipeline stage.
+/// Training step, evaluation, publication and arena of a pipeline stage.
 #[derive(Clone, Debug)]
 struct PipelineStageBuf {
     step: QueuedTable,
     evaluation: QueuedTable,
+    publication: QueuedTable,
     memory: Memory,
 }
 
@@ -66,6 +67,7 @@ impl PlanBuf {
         let pipeline_stage = |pipeline| PipelineStageBuf {
             step: table(Pass::Train, pipeline),
             evaluation: table(Pass::Evaluate, pipeline),
+            publication: table(Pass::Publish, pipeline),
             memory: Memory::of(&tables, pipeline),
         };
         let pipeline_stages = (0..config.mesh.pipeline).map(pipeline_stage).collect();
@@ -75,9 +77,16 @@ impl PlanBuf {
     /// The tables of each pipeline stage, for [`PlanBuf::as_plan`].
     pub fn pipeline_stages(&self) -> Vec<PipelineStage<'_>> {
         fn of(pipeline_stage: &PipelineStageBuf) -> PipelineStage<'_> {
-            let PipelineStageBuf { step: (step, step_queue), evaluation: (evaluation, evaluation_queue), memory } =
-                pipeline_stage;
-            PipelineStage { step, evaluation, step_queue, evaluation_queue, memory: *memory }
+            let PipelineStageBuf { step, evaluation, publication, memory } = pipeline_stage;
+            PipelineStage {
+                step: &step.0,
+                evaluation: &evaluation.0,
+                publication: &publication.0,
+                step_queue: &step.1,
+                evaluation_queue: &evaluation.1,
+                publication_queue: &publication.1,
+                memory: *memory,
+            }
         }
         self.pipeline_stages.iter().map(of).collect()
     }

@@ -87,8 +87,26 @@ macro_rules! static_plan {
                 &TABLES,
                 &EVALUATIONS.of_each(),
             );
+        #[allow(long_running_const_eval)]
+        const PUBLICATIONS: &t::Schedules<{ t::ops_bound(t::Pass::Publish, &TABLES) }, { __CONFIG.mesh.pipeline }> =
+            &t::schedules::<_, _, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Publish,
+                &TABLES,
+            );
+        #[allow(long_running_const_eval)]
+        const PUBLICATION_QUEUES: &t::Queues<{ t::queued(PUBLICATIONS.ops(), &TABLES) }> =
+            &t::queues::<_, { __UNITS.len() }, { BUCKETS.len() }, { t::slots_max(&TABLES) }>(
+                t::Pass::Publish,
+                &TABLES,
+                &PUBLICATIONS.of_each(),
+            );
         const PIPELINE_STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] =
-            t::pipeline_stages((STEPS, STEP_QUEUES), (EVALUATIONS, EVALUATION_QUEUES), &MEMORIES);
+            t::pipeline_stages(
+                (STEPS, STEP_QUEUES),
+                (EVALUATIONS, EVALUATION_QUEUES),
+                (PUBLICATIONS, PUBLICATION_QUEUES),
+                &MEMORIES,
+            );
         t::Plan {
             model: $model,
             config: __CONFIG,
@@ -285,23 +303,57 @@ pub const fn queues<const N: usize, const U: usize, const B: usize, const A: usi
     queues
 }
 
-pub const fn pipeline_stages<'a, const N: usize, const M: usize, const P: usize, const NQ: usize, const MQ: usize>(
-    (steps, step_queues): (&'a Schedules<N, P>, &'a Queues<NQ>),
-    (evaluations, evaluation_queues): (&'a Schedules<M, P>, &'a Queues<MQ>),
+/// Ops and their queues, of all pipeline stages.
+type Tabled<'a, const N: usize, const Q: usize, const P: usize> = (&'a Schedules<N, P>, &'a Queues<Q>);
+
+/// The ops of a pipeline stage, and their queue.
+const fn of_stage<'a, const N: usize, const Q: usize, const P: usize>(
+    (schedules, queues): Tabled<'a, N, Q, P>,
+    pipeline: usize,
+) -> (&'a [Op], &'a [Queued]) {
+    let ops = schedules.of(pipeline);
+    (ops, queues.before(schedules.ends[pipeline], ops.len()))
+}
+
+pub const fn pipeline_stages<
+    'a,
+    const P: usize,
+    const S: usize,
+    const SQ: usize,
+    const E: usize,
+    const EQ: usize,
+    const O: usize,
+    const OQ: usize,
+>(
+    steps: Tabled<'a, S, SQ, P>,
+    evaluations: Tabled<'a, E, EQ, P>,
+    publications: Tabled<'a, O, OQ, P>,
     memories: &[Memory; P],
 ) -> [PipelineStage<'a>; P] {
-    let none =
-        PipelineStage { step: &[], evaluation: &[], step_queue: &[], evaluation_queue: &[], memory: Memory::NONE };
+    let none = PipelineStage {
+        step: &[],
+        evaluation: &[],
+        publication: &[],
+        step_queue: &[],
+        evaluation_queue: &[],
+        publication_queue: &[],
+        memory: Memory::NONE,
+    };
     let mut out = [none; P];
     let mut pipeline = 0;
     while pipeline < P {
-        let (step, evaluation) = (steps.of(pipeline), evaluations.of(pipeline));
+        let (step, step_queue) = of_stage(steps, pipeline);
+        let (evaluation, evaluation_queue) = of_stage(evaluations, pipeline);
+        let (publication, publication_queue) = of_stage(publications, pipeline);
+        let memory = memories[pipeline];
         out[pipeline] = PipelineStage {
             step,
             evaluation,
-            step_queue: step_queues.before(steps.ends[pipeline], step.len()),
-            evaluation_queue: evaluation_queues.before(evaluations.ends[pipeline], evaluation.len()),
-            memory: memories[pipeline],
+            publication,
+            step_queue,
+            evaluation_queue,
+            publication_queue,
+            memory,
         };
         pipeline += 1;
     }

@@ -41,6 +41,9 @@ pub const fn check_layout(tables: &Tables, memories: &[Memory]) -> BrokenRule {
         if let Some(rule) = check_pieces(&own) {
             return Some(rule);
         }
+        if let Some(rule) = check_copies(&own) {
+            return Some(rule);
+        }
         if let Some(rule) = check_regions(tables, memory) {
             return Some(rule);
         }
@@ -430,6 +433,32 @@ const fn is_in_blocks(config: &Config, region: &Region) -> bool {
         _ => false,
     };
     region.home.is_tier() || is_window && region.bytes > 0
+}
+
+/// Copies for readers lie apart, and each has room for what the rank offers of every unit, one after another.
+const fn check_copies(own: &Places) -> BrokenRule {
+    let (mut end, mut copy) = (0, 0);
+    while copy < own.tables.config.publish.copies {
+        let whole = own.copy(copy);
+        rules! {
+            end <= whole.offset_bytes => "copies of published parameters that overlap",
+            whole.end_bytes() <= own.region_bytes(Kind::Published) => "a copy beyond the room for published parameters",
+        }
+        let (mut before, mut unit) = (whole.offset_bytes, 0);
+        while unit < own.tables.units.len() {
+            if own.offered(unit).is_some() {
+                let place = own.published(unit, copy);
+                rules! {
+                    before <= place.offset_bytes => "published units that overlap",
+                    place.end_bytes() <= whole.end_bytes() => "a published unit beyond the end of its copy",
+                }
+                before = place.end_bytes();
+            }
+            unit += 1;
+        }
+        (end, copy) = (whole.end_bytes(), copy + 1);
+    }
+    None
 }
 
 /// Whether a region suits a home. States are in their tier, and so is the window where the host updates them. Mapped

@@ -16,7 +16,8 @@ impl Plan<'_> {
             return Err(Fault { op: 0, rule });
         }
         for (pipeline, schedules) in self.pipeline_stages.iter().enumerate() {
-            for (pass, ops) in [(Pass::Train, schedules.step), (Pass::Evaluate, schedules.evaluation)] {
+            for pass in Pass::ALL {
+                let ops = schedules.ops(pass);
                 let subject = CheckedTables { pass, pipeline, tables: self.tables(), ops };
                 let scratch = CheckScratch {
                     units: &mut vec![UnitState::NEW; self.units.len()],

@@ -191,7 +191,7 @@ impl Checker<'_, '_> {
         None
     }
 
-    /// Notes that a unit is gathered: if shards are kept in a tier, from the next of their slots, or from the one that goes with
+    /// Notes that a unit is gathered or offered: if shards are kept in a tier, from the next of their slots, or from the one that goes with
     /// the slot for gathered parameters.
     pub(super) const fn give_shard(&mut self, unit: usize, slot: usize) -> BrokenRule {
         if self.subject.tables.config.gathers_fetched() {

@@ -63,11 +63,13 @@ pub enum Kind {
     StepWords,
     /// Bytes on their way between a disk and a GPU, in the memory of the host.
     Relay,
+    /// Copies of the parameters that the rank publishes.
+    Published,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 25] = [
+    pub const ALL: [Kind; 26] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -93,6 +95,7 @@ impl Kind {
         Kind::StoredActivations,
         Kind::StepWords,
         Kind::Relay,
+        Kind::Published,
     ];
 
     /// Its name in reports.
@@ -123,6 +126,7 @@ impl Kind {
             Kind::StoredActivations => "stored activations",
             Kind::StepWords => "step words",
             Kind::Relay => "relay of the disk",
+            Kind::Published => "published parameters",
         }
     }
 
@@ -140,6 +144,7 @@ impl Kind {
             Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => None,
             Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
             Kind::StepWords | Kind::Relay => None,
+            Kind::Published => Some(config.publish.dtype),
         }
     }
 

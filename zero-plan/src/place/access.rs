@@ -2,9 +2,11 @@
 //! these accesses. Never says in which order ranks make them.
 
 mod gathers;
+mod publish;
 mod sums;
 mod tier;
 
+pub(crate) use publish::published;
 pub(crate) use sums::sums_between_steps;
 
 use super::arrival::{Arrival, arrivals};
@@ -76,6 +78,11 @@ pub enum Content {
         data_rank: usize,
         /// The kind of value.
         value: Value,
+    },
+    /// What is published of the parameters of a flat buffer.
+    Published {
+        /// The unit.
+        unit: usize,
     },
     /// A cache: decoding keeps the earlier tokens of a sequence in it.
     Cache {
@@ -246,6 +253,7 @@ impl OfOp<'_, '_> {
             Op::FetchShard { unit, slot } => self.fetch_shard(unit, slot),
             Op::StoreActivations { unit, micro_batch, slot } => self.move_activations(unit, micro_batch, slot, true),
             Op::FetchActivations { unit, micro_batch, slot } => self.move_activations(unit, micro_batch, slot, false),
+            Op::Offer { unit } => self.offer(unit),
             Op::Gather { .. }
             | Op::Wait { .. }
             | Op::Release { .. }

@@ -12,20 +12,22 @@ use crate::schedule::{Op, Parcel};
 pub struct Position {
     /// For each unit, the slot into which it was last gathered or converted.
     slots: Vec<usize>,
-    /// Units gathered so far.
+    /// Units gathered or offered so far.
     gathered: usize,
     /// Parcels of each kind sent and received so far.
     sent: [usize; Parcel::ALL.len()],
     taken: [usize; Parcel::ALL.len()],
     /// Whether the walk decodes.
     pub is_decoding: bool,
+    /// The copy that a publication writes.
+    pub copy: usize,
 }
 
 impl Position {
     /// The position before the first op of a table, for a model with this many units.
     pub fn new(units: usize) -> Self {
-        let (gathered, sent, taken, is_decoding) = Default::default();
-        Self { slots: vec![0; units], gathered, sent, taken, is_decoding }
+        let (gathered, sent, taken, is_decoding, copy) = Default::default();
+        Self { slots: vec![0; units], gathered, sent, taken, is_decoding, copy }
     }
 
     /// Goes back to the start of a table. Allocates nothing.
@@ -46,6 +48,7 @@ impl Position {
                 self.slots[unit] = slot;
                 self.gathered += 1;
             }
+            Op::Offer { .. } => self.gathered += 1,
             Op::Convert { unit, slot } => self.slots[unit] = slot,
             Op::Send { parcel, .. } => self.sent[parcel as usize] += 1,
             Op::Receive { parcel, .. } => self.taken[parcel as usize] += 1,
@@ -58,7 +61,7 @@ impl Position {
         self.slots[unit]
     }
 
-    /// The slot with the fetched shard that the next gather gives, if shards are kept in a tier.
+    /// The slot with the fetched shard that the next gather or offer gives, if shards are kept in a tier.
     pub fn shard_slot(&self) -> usize {
         self.gathered % Offload::SHARD_SLOTS
     }

@@ -46,6 +46,10 @@ pub(super) fn owners(plan: &Plan) -> Result<(), Flaw> {
             let owners = here().filter(|at| at.replica == replica);
             require("owner in its replica", owners.map(|&at| range(plan.places(at).shared_out(unit))).collect())?;
         }
+        if plan.config.publishes() && plan.units[unit].params > 0 {
+            let offered = here().filter_map(|&at| plan.places(at).offered(unit)).map(range);
+            require("rank that offers it to readers", offered.collect())?;
+        }
         require("rank that sums its gradients", here().map(|&at| range(plan.places(at).summed(unit))).collect())?;
         for &at in here() {
             let (shard, part) = (range(plan.places(at).shared_out(unit)), range(plan.places(at).summed(unit)));

@@ -11,7 +11,7 @@ use crate::execution::execute;
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
-use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals, sums_between_steps};
+use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals, published, sums_between_steps};
 use crate::plan::Plan;
 use crate::schedule::Op;
 
@@ -35,9 +35,17 @@ pub(super) struct ContentFlow<'a> {
 /// Proves that every op of a pass finds what it needs at the places of `accesses`, and that everything that a rank
 /// keeps is there at the end: parameters and their states and, if the pass `decodes`, the caches.
 pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<(), Flaw> {
+    // A plan without copies has no publication.
+    let walks = if ranks.pass == Pass::Publish { ranks.plan.config.publish.copies } else { 1 };
+    (0..walks).try_for_each(|copy| flow_into(ranks, accesses, decodes, copy))
+}
+
+/// The same for the publications that write one of the copies; for other passes the copy does not matter.
+fn flow_into(ranks: &Ranks, accesses: &Accesses, decodes: bool, copy: usize) -> Result<(), Flaw> {
     let Ranks { plan, pass, ops, ref groups } = *ranks;
-    let mut flow = ContentFlow::new(plan, pass);
+    let mut flow = ContentFlow::new(plan, pass, copy);
     let mut positions = vec![Position::new(plan.units.len()); ops.len()];
+    positions.iter_mut().for_each(|position| position.copy = copy);
     let mut done = vec![0; ops.len()];
     let mut flaw = None;
     let mut run = |rank: usize, op: Op| {
@@ -74,9 +82,11 @@ pub(super) fn flow(ranks: &Ranks, accesses: &Accesses, decodes: bool) -> Result<
     for (rank, ops) in ops.iter().enumerate() {
         let is_stale = |access: Access| flow.wrong(access.at, None, &access);
         let cached = if decodes { caches(plan, rank) } else { Vec::new() };
-        let trains = pass == Pass::Train;
-        let sums = if trains { sums_between_steps(plan, plan.config.mesh.coordinates(rank), true) } else { Vec::new() };
-        let mut all = held(plan, rank, trains).into_iter().chain(sums).chain(cached);
+        let at = plan.config.mesh.coordinates(rank);
+        let sums = if pass == Pass::Train { sums_between_steps(plan, at, true) } else { Vec::new() };
+        let copies = (0..plan.config.publish.copies).filter(|_| pass == Pass::Publish);
+        let published = copies.flat_map(|copy| published(plan, at, copy));
+        let mut all = held(plan, rank, pass != Pass::Evaluate).into_iter().chain(sums).chain(cached).chain(published);
         if let Some(rule) = all.find_map(is_stale) {
             return Err(ranks.flaw(rule, vec![ranks.spot(rank, ops.len(), "")]));
         }
@@ -142,14 +152,20 @@ fn caches(plan: &Plan, rank: usize) -> Vec<Access> {
 
 impl<'a> ContentFlow<'a> {
     /// The start: every rank has its parameters and their states and, in a step that updates them at their use, the sums of the
-    /// step before; and nothing else.
-    pub fn new(plan: &'a Plan<'a>, pass: Pass) -> Self {
+    /// step before; and nothing else. A publication finds parameters updated, unless it does the updates itself, and all copies but
+    /// its own.
+    pub fn new(plan: &'a Plan<'a>, pass: Pass, copy: usize) -> Self {
         let mut flow = Self { plan, memory: HashMap::new() };
         for rank in 0..plan.config.mesh.ranks() {
-            held(plan, rank, false).iter().for_each(|access| flow.write(access));
-            if pass == Pass::Train {
-                let at = plan.config.mesh.coordinates(rank);
+            let at = plan.config.mesh.coordinates(rank);
+            let is_updated = pass == Pass::Publish && !plan.config.updates_in(pass);
+            held(plan, rank, is_updated).iter().for_each(|access| flow.write(access));
+            if pass == Pass::Train || plan.config.updates_in(pass) {
                 sums_between_steps(plan, at, false).iter().for_each(|access| flow.write(access));
+            }
+            if pass == Pass::Publish {
+                let others = (0..plan.config.publish.copies).filter(|&other| other != copy);
+                others.flat_map(|other| published(plan, at, other)).for_each(|access| flow.write(&access));
             }
         }
         flow

@@ -25,8 +25,13 @@ use crate::unit::caches;
 
 use walk::StreamsWalk;
 
-/// Training steps and evaluations, so that each kind follows each.
-const PASSES: [Pass; 6] = [Pass::Train, Pass::Train, Pass::Evaluate, Pass::Train, Pass::Evaluate, Pass::Evaluate];
+/// Training steps and evaluations, so that each kind follows each; and then publications, which a plan without them skips.
+const PASSES: [Pass; 12] = {
+    use Pass::{Evaluate, Publish, Train};
+    [Train, Train, Evaluate, Train, Evaluate, Evaluate, Publish, Publish, Train, Publish, Evaluate, Publish]
+};
+/// The passes of a plan that publishes nothing.
+const UNPUBLISHED: usize = 6;
 
 /// Proves this for a plan. Without queues, the ops of a rank run one after another, so there is nothing to prove.
 pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
@@ -34,7 +39,8 @@ pub(super) fn streams(plan: &Plan) -> Result<(), Flaw> {
     if !plan.config.has_queues() {
         return Ok(());
     }
-    in_order(plan, &PASSES, &accesses)?;
+    let passes = if plan.config.publishes() { &PASSES[..] } else { &PASSES[..UNPUBLISHED] };
+    in_order(plan, passes, &accesses)?;
     if caches(plan.units) {
         // A decoding walk differs only in places of its own rank; it accesses places of other ranks as an evaluation does.
         in_order(plan, &[Pass::Evaluate; 2], &decoding_accesses)?;
@@ -48,7 +54,7 @@ fn in_order(plan: &Plan, passes: &[Pass], accesses: &Accesses) -> Result<(), Fla
 
 /// Proves that every op has an entry, and that an op can only wait for an earlier op in another stream.
 fn well_formed(plan: &Plan) -> Result<(), Flaw> {
-    for pass in [Pass::Train, Pass::Evaluate] {
+    for pass in Pass::ALL {
         for rank in 0..plan.config.mesh.ranks() {
             let pipeline_stage = plan.of_rank(rank);
             let (ops, queue) = (pipeline_stage.ops(pass), pipeline_stage.queue(pass));

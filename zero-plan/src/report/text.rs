@@ -90,7 +90,9 @@ fn row(label: &str, figures: &[String]) -> String {
 
 fn ops(plan: &Plan, pipeline_stage: &PipelineStage) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, pass) in [("step", Pass::Train), ("evaluation", Pass::Evaluate)] {
+    let passes = [("step", Pass::Train), ("evaluation", Pass::Evaluate), ("publication", Pass::Publish)];
+    let are_there = |&(_, pass): &(&str, Pass)| !pipeline_stage.ops(pass).is_empty();
+    for (name, pass) in passes.into_iter().filter(are_there) {
         let (ops, queue, mut start) = (pipeline_stage.ops(pass), pipeline_stage.queue(pass), 0);
         lines.push(format!("  {name}, {} ops", ops.len()));
         for (turn, ops) in turns(plan, ops) {

@@ -204,6 +204,11 @@ pub enum Op {
         /// The slot for its activations.
         slot: usize,
     },
+    /// Copies what this rank offers of a unit's parameters to readers, in the type in which it is published.
+    Offer {
+        /// The unit.
+        unit: usize,
+    },
 }
 
 /// A piece of the states of a unit, on its way between a tier and the window, or in the window.

@@ -27,7 +27,7 @@ pub enum Class {
     Parcel,
     /// The exchange of loss and norm among all ranks.
     Agree,
-    /// States, in pieces or whole, on their way between a tier and the device.
+    /// States, in pieces or whole, on their way between a tier and the device, and copies of parameters for readers.
     Tier,
 }
 
@@ -233,6 +233,7 @@ impl Op {
             Op::FetchActivations { unit, micro_batch, slot } => {
                 it("fetch", Class::Tier, Stream::Fetch).unit(unit).micro_batch(micro_batch).slot(slot)
             }
+            Op::Offer { unit } => it("offer", Class::Tier, Compute).unit(unit),
         }
     }
 

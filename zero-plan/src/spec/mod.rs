@@ -41,7 +41,7 @@ pub use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use report::key_called;
-pub use sections::{Batch, CheckpointKeys, OffloadKeys, RecomputedUnits, Stage, ZeroKeys};
+pub use sections::{Batch, CheckpointKeys, OffloadKeys, PublishKeys, RecomputedUnits, Stage, ZeroKeys};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -94,6 +94,9 @@ pub struct Spec {
     /// The most bytes that a rank may plan for its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Size>,
+    /// What is published of parameters.
+    #[serde(skip_serializing_if = "PublishKeys::is_none")]
+    pub publish: PublishKeys,
 }
 
 impl Spec {
@@ -138,6 +141,7 @@ impl Spec {
             offload: if self.offload.is_none() { Offload::NONE } else { self.offload.config() },
             host_bytes: self.host.map(|size| size.bytes() as usize),
             disk_bytes: self.disk.map(|size| size.bytes() as usize),
+            publish: self.publish.config(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::config::{self, Offload, Often, TierKind, UpdatePlace, UpdateTime};
+use crate::config::{self, Offload, Often, Publish, TierKind, UpdatePlace, UpdateTime, Width};
 
 /// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -112,6 +112,27 @@ impl OffloadKeys {
         let Self { optimizer, gradients, parameters, activations, prefetch, piece, update, update_on } = *self;
         let (prefetch, piece_bytes) = (prefetch as usize, piece.bytes() as usize);
         Offload { optimizer, gradients, parameters, activations, prefetch, piece_bytes, update, update_on }
+    }
+}
+
+/// What is published of parameters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PublishKeys {
+    /// The type in which they are published; without it, nothing is.
+    pub dtype: Option<Width>,
+    /// Copies that there is room for.
+    pub copies: u32,
+}
+
+impl PublishKeys {
+    /// Whether nothing is published.
+    pub fn is_none(&self) -> bool {
+        self.dtype.is_none()
+    }
+
+    /// The constants that these keys stand for.
+    pub fn config(&self) -> Publish {
+        self.dtype.map_or(Publish::NONE, |dtype| Publish { dtype, copies: self.copies as usize })
     }
 }
 

@@ -118,7 +118,7 @@ impl Rules<'_, '_> {
     const fn need(&self, op: Op) -> Last {
         match op {
             // It gives a shard that has been fetched; no queue but its own reads the place that it overwrites.
-            Op::Gather { .. } if self.tables.config.gives_fetched() => self.shards[self.given % Offload::SHARD_SLOTS],
+            Op::Gather { .. } | Op::Offer { .. } if self.tables.config.gives_fetched() => self.shards[self.given % Offload::SHARD_SLOTS],
             // The fetch right before it has waited for the release of what it overwrites.
             Op::Gather { .. } if self.tables.config.gathers_fetched() => self.shards[0],
             Op::FetchShard { unit, slot } if self.tables.config.gathers_fetched() => {
@@ -204,11 +204,9 @@ impl Rules<'_, '_> {
         match op {
             Op::Gather { unit, slot } => {
                 self.seen.gathers[unit] = Some((at, slot));
-                if self.tables.config.gives_fetched() {
-                    self.shards[self.given % Offload::SHARD_SLOTS] = Some(at);
-                    self.given += 1;
-                }
+                self.give(at);
             }
+            Op::Offer { .. } => self.give(at),
             Op::FetchShard { .. } if self.tables.config.gathers_fetched() => self.shards[0] = Some(at),
             Op::FetchShard { slot, .. } => (self.shards[slot], self.updated_shard) = (Some(at), None),
             Op::Store { .. } if self.tables.config.updates_at_use() => self.updated_shard = Some(at),
@@ -266,6 +264,14 @@ impl Rules<'_, '_> {
         }
         if let Stream::Reduce = op.traits().stream {
             self.reduced = Some(at);
+        }
+    }
+
+    /// Notes an op that gives a shard, if it has been fetched.
+    const fn give(&mut self, at: usize) {
+        if self.tables.config.gives_fetched() {
+            self.shards[self.given % Offload::SHARD_SLOTS] = Some(at);
+            self.given += 1;
         }
     }
 

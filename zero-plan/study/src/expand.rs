@@ -68,9 +68,12 @@ fn pipeline_stage(lines: &mut Lines, plan: &Plan, pipeline: usize) {
     buckets(lines, plan, &names, own, pipeline);
     slots(lines, plan, own, pipeline);
     window(lines, plan, own, pipeline);
-    for (name, says, pass) in
-        [("step", "A training step.", Pass::Train), ("evaluation", "A forward without a backward.", Pass::Evaluate)]
-    {
+    let passes = [
+        ("step", "A training step.", Pass::Train),
+        ("evaluation", "A forward without a backward.", Pass::Evaluate),
+        ("publication", "A copy of all parameters for readers.", Pass::Publish),
+    ];
+    for (name, says, pass) in passes.into_iter().filter(|&(.., pass)| pass != Pass::Publish || plan.config.publishes()) {
         lines.line("");
         lines.line(&format!("/// {says}"));
         let head = format!("pub fn {name}(rank: &mut impl StepOps)");
@@ -150,7 +153,7 @@ fn buckets(lines: &mut Lines, plan: &Plan, names: &Names, own: Places, pipeline:
 fn slots(lines: &mut Lines, plan: &Plan, own: Places, pipeline: usize) {
     let stage = &plan.pipeline_stages[pipeline];
     let most = |slot: fn(Op) -> Option<usize>| {
-        let used = [stage.step, stage.evaluation].into_iter().flatten().filter_map(|&op| slot(op));
+        let used = Pass::ALL.into_iter().flat_map(|pass| stage.ops(pass)).filter_map(|&op| slot(op));
         used.max().map_or(0, |last| last + 1)
     };
     let gathered = most(|op| op.traits().slot.filter(|_| op.traits().class == Class::Gather));
@@ -201,7 +204,8 @@ fn is_of_window(op: Op) -> bool {
 fn ops(lines: &mut Lines, plan: &Plan, names: &Names, pipeline: usize, pass: Pass) {
     let mut position = Position::new(plan.units.len());
     for (turn, ops) in turns(plan, plan.pipeline_stages[pipeline].ops(pass)) {
-        lines.line(&format!("// {}", turn.map_or("The update.".to_owned(), |turn| heading(plan, turn))));
+        let others = if pass == Pass::Publish { "What this rank owns." } else { "The update." };
+        lines.line(&format!("// {}", turn.map_or(others.to_owned(), |turn| heading(plan, turn))));
         for &op in ops {
             let bytes = bytes::of_op(plan, pipeline, pass, op, &position);
             lines.call("rank.", name(op), &arguments(names, op, bytes));

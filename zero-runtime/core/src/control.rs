@@ -172,7 +172,7 @@ impl Doing {
     #[inline]
     pub fn op(self) -> Option<(Pass, usize)> {
         let code = (self.0 as u32).checked_sub(1)?;
-        Some((if code % 2 == 0 { Pass::Train } else { Pass::Evaluate }, code as usize / 2))
+        Some((Pass::ALL[code as usize % Pass::ALL.len()], code as usize / Pass::ALL.len()))
     }
 
     #[inline]
@@ -182,7 +182,7 @@ impl Doing {
 
     #[inline]
     fn next(self, op: Option<(Pass, usize)>) -> Self {
-        let code = op.map_or(0, |(pass, index)| 1 + 2 * index as u32 + u32::from(pass == Pass::Evaluate));
+        let code = op.map_or(0, |(pass, index)| 1 + (index * Pass::ALL.len() + pass as usize) as u32);
         Self(u64::from(self.count().wrapping_add(1)) << Self::OP_BITS | u64::from(code))
     }
 }

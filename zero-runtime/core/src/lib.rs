@@ -37,6 +37,7 @@ pub mod layer;
 pub mod lost;
 pub mod model;
 pub mod orthogonal;
+pub mod published;
 pub mod random;
 pub mod speed;
 pub mod states;

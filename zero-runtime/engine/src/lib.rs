@@ -5,8 +5,8 @@
 //! `batch` receives data. `evaluation` has the walks that only go forward, `compute` the ops that call layers,
 //! `collectives` the ops that receive data of other ranks, `update` the ops at the end of a step. `words` has the few
 //! numbers of a step. `parameters` fills and reads parameters and their states, `queues` follows the streams of a plan
-//! on a device that has queues, `checkpoint` reads states for writing and sets them again, `diagnose` finds where a
-//! number went wrong, `record` notes when ops begin and end, `rehearsal` prepares a device, `calls` makes sure that all
+//! on a device that has queues, `checkpoint` reads states for writing and sets them again, `publish` copies parameters for
+//! readers, `diagnose` finds where a number went wrong, `record` notes when ops begin and end, `rehearsal` prepares a device, `calls` makes sure that all
 //! ranks make the same calls. `tier` follows the streams of a plan that keeps states on disk, `host` carries those
 //! that the host of a device keeps, and `on_host` has its cores update them.
 //!
@@ -33,7 +33,7 @@
 //!   same reason and after the same number of steps, and so has finished reading parameters. If a rank has another
 //!   reason, all ranks panic.
 //! - A copy for a checkpoint is private to its rank. [`Engine::snapshot`] alone writes it, and only while nobody holds the
-//!   [`Snapshot`] by which another thread reads it.
+//!   [`Snapshot`] by which another thread reads it. Copies for readers are private too, and each has a lock.
 //! - A call that ended early (in [`Lost`], or in a panic of a layer or a dataset) leaves counts in the middle of a
 //!   schedule. The engine then refuses all further calls.
 
@@ -49,6 +49,7 @@ mod evaluation;
 mod host;
 mod on_host;
 mod parameters;
+mod publish;
 mod queues;
 mod record;
 mod rehearsal;
@@ -67,6 +68,7 @@ pub use checkpoint::Snapshot;
 pub use collectives::Collectives;
 pub use diagnose::{FaultyPhase, NonFinite};
 pub use evaluation::Evaluated;
+pub use publish::Copies;
 pub use record::{Record, Span};
 pub use update::Hyper;
 
@@ -74,6 +76,7 @@ use batch::IdMisfit;
 use calls::ExchangeReason;
 use collectives::Share;
 use on_host::HostCalls;
+use publish::HeldVersions;
 use queues::AwaitedOps;
 use tier::TierOfRank;
 use update::UpdatedStretch;
@@ -146,6 +149,9 @@ pub struct Engine<'p, D: Device, T> {
     record: Option<Record>,
     /// Each snapshot holds a reference to it.
     snapshot: Arc<()>,
+    /// What each copy for readers holds, and how many copies have been made.
+    held_versions: HeldVersions,
+    publications: usize,
     /// Units whose parameters have been set.
     loaded: usize,
     /// Tokens of a sequence whose caches lie in the region of activations.
@@ -212,6 +218,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             steps_done: 0,
             record: None,
             snapshot: Arc::default(),
+            held_versions: publish::held_versions(plan),
+            publications: 0,
             loaded: 0,
             cached: 0,
             is_update_due: false,
@@ -448,6 +456,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Agree => self.agree()?,
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
+            Op::Offer { unit } => self.offer(unit),
             op if op.traits().stream.is_of_tier() => {
                 // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
                 unsafe { self.travel((pass, index), op) };

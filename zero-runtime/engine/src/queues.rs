@@ -6,25 +6,21 @@ use zero_plan::{Pass, PipelineStage, Plan, Queued, Stream};
 use zero_core::device::Device;
 
 /// Whether other ops wait for an op, for each op of the tables of a pipeline stage.
-pub(super) struct AwaitedOps {
-    step: Vec<bool>,
-    evaluation: Vec<bool>,
-}
+pub(super) struct AwaitedOps([Vec<bool>; Pass::ALL.len()]);
 
 impl AwaitedOps {
     /// The ops that other ops wait for on a pipeline stage.
     pub fn new(pipeline_stage: &PipelineStage) -> Self {
-        let of = |queue: &[Queued]| {
+        Self(Pass::ALL.map(|pass| {
+            let queue = pipeline_stage.queue(pass);
             let mut awaited = vec![false; queue.len()];
             queue.iter().filter_map(Queued::waits_for).for_each(|op| awaited[op] = true);
             awaited
-        };
-        Self { step: of(pipeline_stage.step_queue), evaluation: of(pipeline_stage.evaluation_queue) }
+        }))
     }
 
     fn is_awaited(&self, pass: Pass, op: usize) -> bool {
-        let awaited = if pass == Pass::Train { &self.step } else { &self.evaluation };
-        awaited.get(op).is_some_and(|awaited| *awaited)
+        self.0[pass as usize].get(op).is_some_and(|awaited| *awaited)
     }
 
     /// Begins a pass: no queue continues before all queues have done all earlier work.

@@ -19,7 +19,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         if !D::QUEUES {
             return Ok(());
         }
-        for pass in [Pass::Train, Pass::Evaluate] {
+        for pass in Pass::ALL {
             let mut walk = WalkState { learns: pass == Pass::Train, ..self.new_walk() };
             for (index, &op) in self.arena.pipeline_stage().ops(pass).iter().enumerate() {
                 self.arena.begin(Some((pass, index)));
@@ -48,6 +48,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             }
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
+            Op::Offer { unit } => self.offer(unit),
             // SAFETY: the device rehearses: it touches none of the bytes that this would read or write.
             op => unsafe { self.ranks.rehearse(op, self.share(walk)) },
         }

@@ -32,7 +32,7 @@ pub(super) struct TierOfRank<'p, D: Device> {
     /// How long a wait for the tier may last.
     pub timeout: Duration,
     /// For each op of a step and of an evaluation, how many orders of its stream are given up to it.
-    numbers: [Vec<u64>; 2],
+    numbers: [Vec<u64>; Pass::ALL.len()],
     /// The pass that the last order belongs to.
     pass: Cell<Pass>,
     /// Orders that have been given to each queue, and those of them that were given before this pass; and the bytes that
@@ -71,7 +71,7 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         timeout: Duration,
     ) -> Self {
         assert_eq!(tier.bytes(), arena.memory().bytes_of(Home::Disk), "the tier does not have the planned size");
-        let numbers = [Pass::Train, Pass::Evaluate].map(|pass| numbers(&arena, pass));
+        let numbers = Pass::ALL.map(|pass| numbers(&arena, pass));
         let pass = Cell::new(Pass::Train);
         let (given, given_before, moved_before) = Default::default();
         let tier = RefCell::new(tier);

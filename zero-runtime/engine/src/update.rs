@@ -249,11 +249,18 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 }
             }
         }
-        self.arena.begin(None);
-        // The next step begins with updates too, and these find that there is nothing to do.
-        self.ranks.device.stage(self.arena.report_mut(), |to| to.fill(bytemuck::Zeroable::zeroed()));
-        self.is_update_due = false;
+        self.end_updates();
         Ok(())
+    }
+
+    /// Ends a pass after which no update is due.
+    pub(super) fn end_updates(&mut self) {
+        self.arena.begin(None);
+        if self.is_update_due {
+            // The next step begins with updates too, and these find that there is nothing to do.
+            self.ranks.device.stage(self.arena.report_mut(), |to| to.fill(bytemuck::Zeroable::zeroed()));
+            self.is_update_due = false;
+        }
     }
 
     /// Updates the parameters whose optimizer state this rank keeps: all of them, or the piece whose state is in the

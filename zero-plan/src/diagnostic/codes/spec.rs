@@ -125,8 +125,8 @@ pub(super) const CODES: &[Code] = &[
             computes in, nor those of Muon, nor beside `snapshot`, nor yet those of a GPU on disk. It keeps gradients only from \
             stage 2 on, and parameters only at stage 3, and neither if they are held until the end of a step (`PerStep`), or \
             would be sent to other hosts from a place that the next ones take; parameters also need the width that layers \
-            compute in. In a list with an entry \
-            twice, another entry was probably meant.",
+            compute in. `publish` does not yet copy parameters of a GPU, and not those that only a tier has in the type that is asked \
+            for. In a list with an entry twice, another entry was probably meant.",
         example: "(zero: (stage: 1), precision: (master: BF16))",
     },
     Code {

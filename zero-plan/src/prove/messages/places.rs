@@ -15,12 +15,10 @@ use crate::schedule::Op;
 
 /// Proves this for all ranks.
 pub(super) fn places(messages: &Messages, needs: &[Vec<Option<MessageNeed>>]) -> Result<(), Flaw> {
-    let mut flow = ContentFlow::new(messages.ranks.plan, messages.ranks.pass);
+    let mut flow = ContentFlow::new(messages.ranks.plan, messages.ranks.pass, 0);
     for rank in 0..messages.of.len() {
         let mut leaving = Leaving::default();
-        [Pass::Train, Pass::Evaluate]
-            .into_iter()
-            .for_each(|pass| leaving.open.extend(left_over(messages, rank, pass).open));
+        Pass::ALL.into_iter().for_each(|pass| leaving.open.extend(left_over(messages, rank, pass).open));
         let mut sources = Sources::default();
         leaving.open.iter().for_each(|sent| sources.add(sent.posting));
         PlacesWalk { messages, needs, rank, flow: &mut flow, leaving, sources, receives: Vec::new() }.run()?;

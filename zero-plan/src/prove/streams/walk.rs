@@ -105,7 +105,7 @@ impl<'a> StreamsWalk<'a> {
         let Some(&pass) = self.passes.get(own.pass) else { return Ok(false) };
         let pipeline_stage = self.plan.of_rank(rank);
         let Some(&op) = pipeline_stage.ops(pass).get(own.op) else {
-            own.meet();
+            own.meet(self.plan.config.publish.copies);
             return Ok(true);
         };
         let queued = pipeline_stage.queue(pass)[own.op];
@@ -258,12 +258,14 @@ pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) 
 
 impl WalkingRank {
     /// Ends a pass: each stream then knows what all of them have done.
-    fn meet(&mut self) {
+    fn meet(&mut self, copies: usize) {
         let [mut all, others @ ..] = self.streams.clone();
         others.iter().for_each(|other| all.join(other));
         self.streams.fill(all);
         self.done.clear();
         self.position.restart();
+        // Each publication writes the next copy.
+        self.position.copy = if copies > 0 { (self.position.copy + 1) % copies } else { 0 };
         (self.pass, self.op) = (self.pass + 1, 0);
     }
 }

@@ -7,6 +7,7 @@ mod fields;
 mod mesh;
 mod offload;
 mod pipeline;
+mod publish;
 mod range;
 mod size;
 mod update;
@@ -52,8 +53,16 @@ struct Rule {
 }
 
 /// All rules, from the values of single keys to those of several keys together.
-const RULES: [&[Rule]; 7] =
-    [range::RULES, contradiction::RULES, effect::RULES, mesh::RULES, pipeline::RULES, offload::RULES, update::RULES];
+const RULES: [&[Rule]; 8] = [
+    range::RULES,
+    contradiction::RULES,
+    effect::RULES,
+    mesh::RULES,
+    pipeline::RULES,
+    offload::RULES,
+    update::RULES,
+    publish::RULES,
+];
 
 /// All mistakes in the meaning of `spec`, which has been read from the entries of `root`: Z0106, Z0108 and Z0111 to
 /// Z0115. `settled` are the paths that already have a mistake.

@@ -180,6 +180,7 @@ impl Candidate {
             offload: self.offload,
             host_bytes: self.host_budget(question),
             disk_bytes: question.pins.spec.disk.map(|budget| budget.bytes() as usize),
+            publish: question.pins.spec.publish.config(),
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
         }
     }
@@ -222,7 +223,7 @@ impl Candidate {
         if let Some(k) = self.recompute {
             let _ = writeln!(text, "    recompute: Every({k}),");
         }
-        let Config { snapshot, device, transport, optimizer, .. } = self.config(question);
+        let Config { snapshot, device, transport, optimizer, publish, .. } = self.config(question);
         if snapshot {
             text.push_str("    checkpoint: (snapshot: true),\n");
         }
@@ -248,6 +249,9 @@ impl Candidate {
             for (key, bytes) in budgets.into_iter().filter_map(|(key, bytes)| Some((key, bytes?))) {
                 let _ = writeln!(text, "    {key}: B({bytes}),");
             }
+        }
+        if !publish.is_none() {
+            let _ = writeln!(text, "    publish: (dtype: {:?}, copies: {}),", publish.dtype, publish.copies);
         }
         let _ = writeln!(text, "    memory: B({}),\n)", question.budget(self.mesh.ranks_per_node()));
         text

@@ -27,6 +27,8 @@ const KEPT: &[&str] = &[
     "device",
     "transport",
     "optimizer",
+    "publish.dtype",
+    "publish.copies",
 ];
 
 /// The keys that an offer may change: they affect memory, but not widths or ranks.

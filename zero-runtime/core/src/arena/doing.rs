@@ -35,9 +35,11 @@ pub fn op_words(plan: &Plan, rank: usize, doing: Doing) -> String {
         return "no op".to_owned();
     };
     let pipeline_stage = plan.of_rank(rank);
-    let (ops, of) = match pass {
-        Pass::Train => (pipeline_stage.step, "the step"),
-        Pass::Evaluate => (pipeline_stage.evaluation, "the evaluation"),
+    let ops = pipeline_stage.ops(pass);
+    let of = match pass {
+        Pass::Train => "the step",
+        Pass::Evaluate => "the evaluation",
+        Pass::Publish => "the publication",
     };
     // Numbers from another process may have any value.
     let Some(&op) = ops.get(index) else {

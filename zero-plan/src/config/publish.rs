@@ -1,0 +1,47 @@
+//! Publish: the copies of parameters that readers outside of the run can have while training goes on. Never says where they
+//! lie.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Config, Width};
+
+/// What each rank copies of its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Publish {
+    /// The type in which they are published.
+    pub dtype: Width,
+    /// Copies that there is room for; 0 if nothing is published. Versions take turns with them.
+    pub copies: usize,
+}
+
+impl Publish {
+    /// Nothing is published.
+    pub const NONE: Self = Self { dtype: Width::F32, copies: 0 };
+
+    /// Whether nothing is published.
+    pub const fn is_none(&self) -> bool {
+        self.copies == 0
+    }
+}
+
+impl Config {
+    /// Whether ranks copy parameters for readers.
+    pub const fn publishes(&self) -> bool {
+        !self.publish.is_none()
+    }
+
+    /// Whether they copy the parameters that the optimizer updates, because those that layers read have fewer bits than are published.
+    pub const fn publishes_master(&self) -> bool {
+        self.precision.has_master_copy() && self.publish.dtype.bytes() > self.precision.params.bytes()
+    }
+
+    /// Whether the shards that a rank copies come from a tier first.
+    pub const fn fetches_published(&self) -> bool {
+        self.publishes() && self.offloads_parameters() && !self.publishes_master()
+    }
+
+    /// Whether a spec may publish beside its other keys: otherwise it is refused (Z0114).
+    pub const fn can_publish(&self) -> bool {
+        self.publish.is_none() || !self.device.has_streams() && !(self.publishes_master() && self.offloads_optimizer())
+    }
+}
