@@ -40,14 +40,13 @@ pub fn compile(
     spec: &Path,
     size: &ModelSize,
     shapes: Option<&str>,
-    device: DeviceKind,
+    (device, publishes): (DeviceKind, bool),
     purpose: Purpose,
 ) -> Result<Compiled, CommandError> {
-    // Only a program for GPUs contains the code for GPUs.
-    let features: &[&str] = match device {
-        DeviceKind::Cpu => &[],
-        DeviceKind::Cuda => &["--features", "zero-runtime/cuda"],
-    };
+    // Only a program for GPUs contains the code for GPUs, and only one that publishes contains a server.
+    let cuda = (device == DeviceKind::Cuda).then_some("zero-runtime/cuda");
+    let features = cuda.into_iter().chain(publishes.then_some("zero-runtime/publish"));
+    let features: Vec<&str> = features.flat_map(|feature| ["--features", feature]).collect();
     // Only the package itself is not optimised, so that its dependencies are compiled once for both purposes.
     let unoptimised = format!("profile.release.package.{:?}.opt-level=0", program.package);
     let profile: &[&str] = match purpose {

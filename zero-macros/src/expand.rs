@@ -6,7 +6,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Expr, Type};
-use zero_plan::{DeviceKind, Width};
+use zero_plan::{Config, DeviceKind, Width};
 
 use crate::ast::{ModelField, ModelStruct, Tied};
 use crate::choice::{Choice, ChosenKey};
@@ -29,7 +29,7 @@ pub fn model(item: &DeriveInput, model: &ModelStruct, choice: &Choice, environme
     let chain = chain(model, name);
     let (title, count) = (name.unraw().to_string(), number(first_entry(fields)));
     let (shape, config) = (shape(name, choice), config(&choice.config));
-    let (rebuild, published, size) = (rebuild(), published(model), size(model));
+    let (rebuild, published, size) = (rebuild(&choice.config), published(model), size(model));
     let has_text = environment.has_text.then(|| quote!(has_text: true,));
     let probes = probes(model, choice, environment);
     let spec = choice.file.as_ref().map_or("#[zero]", |file| &file.shown);
@@ -241,8 +241,10 @@ fn origin(choice: &Choice) -> TokenStream {
 
 /// Makes cargo build again if another spec or list of shapes is chosen, or if a text will lie beside the binary. Because
 /// the text of the spec is included, cargo also builds again if that text changes.
-fn rebuild() -> TokenStream {
+fn rebuild(config: &Config) -> TokenStream {
+    let published = config.publishes().then(|| quote!(::zero_runtime::published!();));
     quote! {
+        #published
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_PROBE");

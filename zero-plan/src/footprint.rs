@@ -54,6 +54,10 @@ const HEAP_BYTES: usize = 2 << 20;
 /// The threads that carry bytes between a file and memory: one for each direction.
 const TIER_THREADS: usize = 2;
 
+/// The thread that serves published parameters: with 128 connections, each of which holds a frame of 64 KiB and as much again for its
+/// requests and answers.
+const SERVING_BYTES: usize = STACK_BYTES + HEAP_BYTES + 128 * (128 << 10);
+
 /// A span of a profile: two times of 8 bytes.
 const SPAN_BYTES: usize = 16;
 
@@ -116,7 +120,8 @@ pub const fn outside_bytes(tables: &Tables, threads: usize) -> usize {
 const fn host_bytes(config: &Config, agreed: usize, threads: usize) -> usize {
     let tiers = if config.offload.uses(TierKind::Disk) { TIER_THREADS * (STACK_BYTES + HEAP_BYTES) } else { 0 };
     let working = threads * thread_bytes(config.precision.compute) + tiers;
-    PROGRAM_BYTES + DATA_BYTES + working + exchange_bytes(config, agreed)
+    let serving = if config.publishes() { SERVING_BYTES } else { 0 };
+    PROGRAM_BYTES + DATA_BYTES + working + serving + exchange_bytes(config, agreed)
 }
 
 /// The most device memory that a rank with this arena uses in the smallest run, inside and outside the arena.

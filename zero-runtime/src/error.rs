@@ -31,6 +31,17 @@ pub enum Error {
     /// States cannot be kept in the folder of `--offload`.
     #[error("{}", .0.report())]
     Tier(#[from] TierError),
+    /// Published parameters cannot be served.
+    #[error(
+        "error[Z0338]: cannot serve published parameters at `--publish {at}`: {what}\n  = help: name an address of this host with \
+         a free port for each of its ranks, or port 0 for any"
+    )]
+    Publish {
+        /// The address that was asked for.
+        at: String,
+        /// What went wrong.
+        what: String,
+    },
     /// All ranks have the same error.
     #[error(transparent)]
     OfAll(Box<Error>),

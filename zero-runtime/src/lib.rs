@@ -127,6 +127,27 @@ macro_rules! cuda_device {
     };
 }
 
+/// What a program with `publish` in its spec needs, at build time.
+#[cfg(feature = "publish")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! published {
+    () => {};
+}
+
+/// Without the feature nothing serves parameters.
+#[cfg(not(feature = "publish"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! published {
+    () => {
+        compile_error!(
+            "[Z0233] the spec has `publish`, but zero-runtime is built without its feature `publish`\n  fix: build by `cargo \
+             zero`, or give cargo `--features zero-runtime/publish`"
+        );
+    };
+}
+
 /// Items of other crates that generated code names.
 #[doc(hidden)]
 pub mod __private {

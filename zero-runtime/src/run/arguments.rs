@@ -13,6 +13,7 @@ use zero_plan::{Config, DeviceKind, Width};
 use super::checkpoint_arguments::{CheckpointArguments, Resume};
 use super::learning_rate::{Fall, LearningRate};
 use super::offload::contradiction;
+use super::publish_arguments::PublishArguments;
 use super::range::{at_least_one, below_one, not_negative, positive, share, threads, whole};
 use crate::error::Error;
 use zero_engine::Hyper;
@@ -142,6 +143,10 @@ pub struct RunArguments {
     #[command(flatten)]
     #[serde(flatten)]
     pub checkpoints: CheckpointArguments,
+    /// Arguments about publications.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub publish: PublishArguments,
     /// Print the plan and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -261,7 +266,11 @@ impl RunArguments {
                 (what, "leave one of them out")
             }),
         ];
-        let others = || self.learning_rate_contradiction().or_else(|| contradiction(self.offload.as_deref(), config));
+        let others = || {
+            let of_offload = || contradiction(self.offload.as_deref(), config);
+            let of_publish = || self.publish.contradiction(config, self.steps);
+            self.learning_rate_contradiction().or_else(of_offload).or_else(of_publish)
+        };
         match contradictions.into_iter().flatten().next().or_else(others) {
             Some((what, help)) => Err(Error::Argument { what, help: help.to_owned() }),
             None => Ok(()),

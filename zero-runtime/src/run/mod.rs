@@ -20,6 +20,13 @@ mod manifest;
 mod offload;
 mod output;
 mod outputs;
+mod publish_arguments;
+#[cfg(feature = "publish")]
+mod publishing;
+/// A program without the feature publishes nothing, which its build has made sure of.
+#[cfg(not(feature = "publish"))]
+#[path = "not_publishing.rs"]
+mod publishing;
 mod range;
 mod ranks;
 mod resume;

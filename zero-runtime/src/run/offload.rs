@@ -11,7 +11,7 @@ use crate::error::Error;
 use zero_core::device::{Device, HostOptimizer};
 use zero_core::lost::Lost;
 use zero_cpu::HostThreads;
-use zero_files::tier::{StateFolder, TierError};
+use zero_files::tier::StateFolder;
 use zero_plan::{Bytes, Config, Home, Plan, TierKind};
 
 /// Makes the file of this rank in a folder, if the plan keeps states on disk, and starts threads of the host if that updates
@@ -74,7 +74,7 @@ fn bytes_of(plan: &Plan, rank: usize, home: Home) -> usize {
 }
 
 /// What this rank has made, if all ranks have made theirs.
-fn agreed<D: Device, T>(engine: &mut RankEngine<D>, own: Result<T, TierError>) -> Result<T, Error> {
+pub(super) fn agreed<D: Device, T, E: Into<Error>>(engine: &mut RankEngine<D>, own: Result<T, E>) -> Result<T, Error> {
     let failed = engine.gather_numbers(&[f64::from(own.is_err())])?.iter().position(|&failed| failed > 0.0);
     match (own, failed) {
         (Ok(made), None) => Ok(made),

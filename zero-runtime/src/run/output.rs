@@ -281,7 +281,7 @@ impl Output {
 
     /// Adds a line about training to the metrics file. A line that cannot be written is dropped, because what is trained is worth
     /// more; the first is reported.
-    fn record(&mut self, kind: &'static str, told: &impl Serialize) {
+    pub fn record(&mut self, kind: &'static str, told: &impl Serialize) {
         if let Err(error) = self.write(&self.timed(kind, told))
             && !std::mem::replace(&mut self.is_lossy, true)
         {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread::Scope;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::alike;
 use super::arguments::{RunArguments, UNPROFILED_STEPS};
@@ -13,6 +13,7 @@ use super::evaluate::{evaluate, held_out_loss};
 use super::header::{DataArguments, RunHeader};
 use super::offload::keep_states;
 use super::output::{HeldOutLine, NewFile, Output, StepLine, say, say_table, tokens_per_s};
+use super::publishing::Publishing;
 use super::resume::{resume, take_folder};
 use super::sample::SampledText;
 use super::saving::Saving;
@@ -114,7 +115,7 @@ const SLOWER: u32 = 4;
 ///
 /// # Errors
 /// Any error that ends a run early.
-pub fn train<D: Device>(transport: Shared<D>, job: &Job<D>) -> Result<Ending, Error> {
+pub fn train<D: Device>(transport: Shared<'static, D>, job: &Job<D>) -> Result<Ending, Error> {
     let arena = transport.arena();
     let (name, device) = (format!("rank {}", arena.rank()), arena.take_device());
     let threads = Threads::new(job.arguments.threads, arena.plan()).per_rank;
@@ -129,13 +130,15 @@ pub fn train<D: Device>(transport: Shared<D>, job: &Job<D>) -> Result<Ending, Er
     device.on_threads(threads, &name, work)?
 }
 
-fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
+fn train_on<'scope, 'env, D: Device>(
     scope: &'scope Scope<'scope, 'env>,
-    mut engine: RankEngine<'p, D>,
+    mut engine: RankEngine<'static, D>,
     job: &'env Job<'_, D>,
 ) -> Result<Ending, Error> {
     let arguments = job.arguments;
-    let timeout = arguments.checkpoints.timeout;
+    // Other ranks may wait for rank 0 while that waits for a version, and for its readers.
+    let of_readers = if engine.plan().config.publishes() { 2 * arguments.publish.timeout } else { Duration::ZERO };
+    let timeout = arguments.checkpoints.timeout + of_readers;
     engine.set_timeout(timeout * SLOWER);
     let is_first = engine.arena().rank() == 0;
     if arguments.checkpoints.checkpoint.is_some() {
@@ -163,8 +166,12 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     if let (Some(saving), true) = (&saving, done < arguments.steps) {
         saving.require_room(job.weights)?;
     }
+    let mut publishing = Publishing::new(scope, job, &mut engine, &publication)?;
     if let Some(output) = &mut output {
         output.begin(&RunHeader::new(job, done))?;
+    }
+    if let Some(publishing) = &mut publishing {
+        publishing.after_step(&mut engine, done, true, output.as_mut())?;
     }
 
     let epoch = epoch_steps(job);
@@ -189,6 +196,9 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
             output.step(&line, arguments.tells_of(number) || number == done + 1);
         }
         let is_last = number == arguments.steps;
+        if let Some(publishing) = &mut publishing {
+            publishing.after_step(&mut engine, number, is_last, output.as_mut())?;
+        }
         if let Some(profiler) = &mut profiler
             && number == done + UNPROFILED_STEPS + arguments.profiled_steps() as u64
         {
@@ -222,6 +232,9 @@ fn train_on<'scope, 'env, 'p: 'scope, D: Device>(
     )?;
     let shown = job.finale.run(&mut engine, output.as_mut());
     explained(shown, &mut engine, job, saving.as_mut(), output.as_mut())?;
+    if let Some(publishing) = publishing {
+        publishing.finish(&mut engine)?;
+    }
     let size = run_size(engine.plan(), arguments, job.resident_bytes());
     compare(&mut engine, &moved, crossed, arguments.steps - done, &size)?;
     profiler.map_or(Ok(()), |profiler| profiler.finish(&mut engine))?;

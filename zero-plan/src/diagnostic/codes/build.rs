@@ -229,6 +229,14 @@ pub(super) const CODES: &[Code] = &[
         example: "a spec with `offload: (activations: Disk, prefetch: 4)`, and a model of five units",
     },
     Code {
+        code: "Z0233",
+        title: "publication without its feature",
+        explanation: "A spec with `publish` makes a program that serves its parameters over HTTP. The crates for that are compiled only \
+            with the feature `publish` of zero-runtime, so that other programs do not carry them. `cargo zero` turns it on for such a \
+            spec; with plain cargo, give `--features zero-runtime/publish`.",
+        example: "cargo build # of a struct under `#[zero(spec = \"publish.ron\")]`",
+    },
+    Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \

@@ -253,4 +253,12 @@ pub(super) const CODES: &[Code] = &[
             Start them in one container, or let their containers share process ids.",
         example: "two containers on one host, each with a rank and without `--pid=host`",
     },
+    Code {
+        code: "Z0338",
+        title: "address of --publish that cannot be used",
+        explanation: "Every rank serves what it owns of published parameters: rank 0 at the address of --publish, the other ranks of \
+            its host at the ports after that one, and ranks of other hosts at the same ports on the interface that reaches rank 0. \
+            An address is not of this host, a port is taken, most often by another run, or the file with the token cannot be read.",
+        example: "cargo zero run publish.ron -- --publish 127.0.0.1:7000 # while another run serves there",
+    },
 ];

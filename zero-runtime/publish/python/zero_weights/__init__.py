@@ -11,6 +11,4 @@ from .errors import Corrupt, GivenUp, Mismatch, Refused, Unreachable, WeightsErr
 from .subscriber import Subscriber
 from .version import Files, Tensor, Version
 
-__all__ = [
-    "Corrupt", "Files", "GivenUp", "Mismatch", "Refused", "Subscriber", "Tensor", "Unreachable", "Version", "WeightsError",
-]
+__all__ = "Corrupt Files GivenUp Mismatch Refused Subscriber Tensor Unreachable Version WeightsError".split()

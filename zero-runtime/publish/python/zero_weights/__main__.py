@@ -1,37 +1,34 @@
-"""Follows a run, and prints a line for each version: python -m zero_weights URL [--token T] [--once]."""
-
-from __future__ import annotations
+"""Follows a run and prints a line for each version: python -m zero_weights URL [--token T] [--once]."""
 
 import argparse
 import sys
 import time
 
-from . import Corrupt, GivenUp, Subscriber, Unreachable, WeightsError
+from . import GivenUp, Subscriber, WeightsError
 
 
 def main() -> int:
-    """Runs the command; gives its exit status: 0, or 1 after an error that ends it."""
-    parser = argparse.ArgumentParser(prog="python -m zero_weights", description="Follows the weights of a training run.")
-    parser.add_argument("url", help="rank 0's server, such as http://127.0.0.1:7000")
+    """Runs the command, and returns its exit status: 1 if an error ended it."""
+    parser = argparse.ArgumentParser(prog="python -m zero_weights", description="Follows a training run's weights.")
+    parser.add_argument("url", help="where the run's rank 0 serves, such as http://127.0.0.1:7000")
     parser.add_argument("--token", help="the run's token")
     parser.add_argument("--once", action="store_true", help="end after one version, or a minute without a server")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     try:
-        with Subscriber(arguments.url, token=arguments.token) as subscriber:
-            for name in subscriber.versions(stop_after=60 if arguments.once else None):
+        with Subscriber(options.url, token=options.token) as subscriber:
+            for name in subscriber.versions(stop_after=60 if options.once else None):
                 begun = time.monotonic()
                 try:
                     version = subscriber.fetch(name)
                     seconds = time.monotonic() - begun
                     subscriber.acknowledge(name)
-                except (Corrupt, GivenUp, Unreachable) as error:
-                    print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-                    if arguments.once and not isinstance(error, GivenUp):
-                        return 1
+                except WeightsError as error:
+                    if options.once and not isinstance(error, GivenUp):
+                        raise
+                    print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
                     continue
-                size = version.nbytes / (1 << 20)
-                print(f"{name}: {len(version)} tensors, {size:.1f} MiB, {seconds:.2f} s", flush=True)
-                if arguments.once:
+                print(f"{name}: {len(version)} tensors, {version.nbytes / 2**20:.1f} MiB, {seconds:.2f} s", flush=True)
+                if options.once:
                     break
     except (ValueError, WeightsError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a server says of a version before its bytes: checked in full, so that the rest need not."""
+"""What a run says of its versions before their bytes; checked here in full, so that nothing later need be."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from operator import index
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from .errors import Corrupt
-from .wire import Address, parse_object
+from .wire import Server, parse_object
 
 ELEMENT_BYTES = {"bf16": 2, "f32": 4}
-"""Bytes of a number of each dtype."""
 
 
 class Manifest(NamedTuple):
-    """One version: `layout` is the hex BLAKE3 of its layout, and `roots` those of each rank's hashes of pieces."""
+    """A version: the hex BLAKE3 of its layout, and as `roots` those of each rank's hashes of pieces."""
 
     version: str
     step: int
@@ -29,23 +28,20 @@ class Manifest(NamedTuple):
         with _checking("the manifest"):
             raw = parse_object(body, "the manifest")
             version, step, piece_bytes = raw["version"], index(raw["step"]), index(raw["piece_bytes"])
-            if version != f"{step}-{raw['run']}" or asked not in (None, version):
-                raise ValueError(f"it is of version {version}, not {asked or 'of its step and run'}")
-            if piece_bytes < 1:
-                raise ValueError(f"pieces of {piece_bytes} bytes")
+            if version != f"{step}-{raw['run']}" or asked not in (None, version) or piece_bytes < 1:
+                raise ValueError(f"version {version}, step {step}, run {raw['run']}, pieces of {piece_bytes} bytes")
             return cls(version, step, raw["layout"], piece_bytes, tuple(raw["roots"]))
 
 
 class Rank(NamedTuple):
-    """Where a rank serves `bytes` bytes; without an address, on `port` of the host that serves the layout."""
+    """A rank's server, and the number of bytes that it serves of each version."""
 
-    address: Optional[Address]
-    port: int
+    server: Server
     bytes: int
 
 
 class Part(NamedTuple):
-    """Elements `start..start + len` of a tensor, which lie from byte `offset` of a rank's bytes."""
+    """`len` elements of a tensor from element `start`, which lie from byte `offset` of a rank's bytes."""
 
     rank: int
     offset: int
@@ -54,7 +50,7 @@ class Part(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A tensor of the layout: `shape` is as published; `parts`, in order, hold the transpose if `transposed`."""
+    """A tensor: `shape` is as published; `parts`, in order, hold its transpose if `transposed`."""
 
     name: str
     shape: Tuple[int, ...]
@@ -62,36 +58,25 @@ class Entry(NamedTuple):
     parts: Tuple[Part, ...]
 
 
-class File(NamedTuple):
-    """A file beside the tensors: its length in bytes and its hex BLAKE3."""
-
-    bytes: int
-    blake3: str
-
-
 class Layout(NamedTuple):
-    """Where each tensor's numbers lie in the bytes of the ranks; the same for all versions of a run."""
+    """Where each tensor's numbers lie; `files` gives each name's number of bytes and hex BLAKE3."""
 
     dtype: str
     ranks: Tuple[Rank, ...]
     tensors: Tuple[Entry, ...]
-    files: Dict[str, File]
+    files: Dict[str, Tuple[int, str]]
 
     @classmethod
-    def parse(cls, body: bytes) -> Layout:
-        """Parses a layout whose parts cover each tensor once, within the ranks' bytes; raises `Corrupt`."""
+    def parse(cls, body: bytes, server: Server) -> Layout:
+        """Parses the layout that `server` sent; raises `Corrupt` unless parts cover each element of a tensor once."""
         with _checking("the layout"):
             raw = parse_object(body, "the layout")
-            ranks = tuple(
-                Rank(None if r["url"] is None else Address.parse(r["url"]), index(r["port"]), index(r["bytes"]))
-                for r in raw["ranks"]
-            )
-            if raw["dtype"] not in ELEMENT_BYTES or any(rank.bytes < 0 for rank in ranks):
-                raise ValueError(f"dtype {raw['dtype']!r}, ranks {ranks}")
-            tensors = tuple(_entry(tensor, ranks, ELEMENT_BYTES[raw["dtype"]]) for tensor in raw["tensors"])
-            if len({entry.name for entry in tensors}) < len(tensors):
-                raise ValueError("two tensors have the same name")
-            files = {_file_name(f["name"]): File(index(f["bytes"]), f["blake3"]) for f in raw["files"]}
+            element = ELEMENT_BYTES[raw["dtype"]]
+            ranks = tuple(Rank(server.sibling(r["url"], index(r["port"])), _count(r["bytes"])) for r in raw["ranks"])
+            tensors = tuple(_entry(tensor, ranks, element) for tensor in raw["tensors"])
+            files = {_plain(file["name"]): (_count(file["bytes"]), file["blake3"]) for file in raw["files"]}
+            if len({tensor.name for tensor in tensors}) < len(tensors) or not ranks:
+                raise ValueError("there is no rank, or two tensors of one name")
             return cls(raw["dtype"], ranks, tensors, files)
 
 
@@ -99,26 +84,28 @@ def _entry(raw: dict, ranks: Tuple[Rank, ...], element: int) -> Entry:
     name, shape, transposed = raw["name"], tuple(map(index, raw["shape"])), raw["transposed"]
     if any(size < 1 for size in shape) or (transposed and len(shape) != 2):
         raise ValueError(f"{name} has shape {shape}, transposed: {transposed}")
-    parts = (Part(*(index(part[field]) for field in Part._fields)) for part in raw["parts"])
-    parts = tuple(sorted(parts, key=lambda part: part.start))
+    parts = sorted((Part(*(_count(p[f]) for f in Part._fields)) for p in raw["parts"]), key=lambda part: part.start)
     covered = 0
     for part in parts:
-        if not 0 <= part.rank < len(ranks):
-            raise ValueError(f"{name} has a part of rank {part.rank} of {len(ranks)}")
-        if part.offset < 0 or part.len < 1 or part.offset + part.len * element > ranks[part.rank].bytes:
-            raise ValueError(f"{name}: {part} lies outside the {ranks[part.rank].bytes} bytes of its rank")
-        if part.start != covered:
-            raise ValueError(f"{name}: a part begins at element {part.start}, and those before it end at {covered}")
+        room = ranks[part.rank].bytes if part.rank < len(ranks) else 0
+        if part.start != covered or part.len < 1 or part.offset + part.len * element > room:
+            raise ValueError(f"{name}: {part} leaves a hole, overlaps, or lies outside the {room} bytes of its rank")
         covered += part.len
     if covered != prod(shape):
         raise ValueError(f"{name}: its parts cover {covered} of {prod(shape)} elements")
-    return Entry(name, shape, transposed, parts)
+    return Entry(name, shape, transposed, tuple(parts))
 
 
-def _file_name(name: str) -> str:
-    # A caller may write the file under this name: it must not lead out of a folder.
-    if name in ("", ".", "..") or any(c in name for c in "/\\:\0"):
-        raise ValueError(f"{name!r} is not the name of a file")
+def _count(value: int) -> int:
+    if index(value) < 0:
+        raise ValueError(f"{value} is less than nothing")
+    return value
+
+
+def _plain(name: str) -> str:
+    # A caller may write the file under its name, which must not lead out of a folder.
+    if name in ("", ".", "..") or any(character in name for character in "/\\:\0"):
+        raise ValueError(f"{name!r} is no name of a file")
     return name
 
 

@@ -13,29 +13,28 @@ from .errors import Corrupt, Mismatch, Refused, Unreachable, WeightsError
 from .layout import Layout, Manifest
 from .transfer import read_ranks
 from .version import Files, Version
-from .wire import Address, Server, check_hash
+from .wire import Server, check_hash, newest_in
 
-_POLL = 5  # Seconds that one request waits for a version; `close` in another thread ends `versions` within them.
-_LONGEST_BACK_OFF = 5.0
+_POLL = 5  # Seconds that one request waits for a version, and the longest pause between tries to reach a server.
 
 
 class Subscriber:
     """A subscriber of the run whose rank 0 serves at `url`, such as http://127.0.0.1:7000.
 
-    `token` is the run's, if it has one; `name` shows who subscribes (by default, host and process); `timeout` bounds, in
-    seconds, each wait for a server. Raises `ValueError` for another kind of URL. Every method that asks a server raises
-    `Unreachable` or `Refused`. Use it in one thread; `close` alone may be called from another.
+    `token` is the run's, if it has one; `name` is shown there (by default: host and process); each wait for a server
+    lasts at most `timeout` seconds. Raises `ValueError` for another kind of URL or timeout. Methods that ask a server
+    raise `Unreachable`, `Refused`, or `Corrupt` for an answer that makes no sense. Belongs to one thread; only `close`
+    may be called by others.
     """
 
     def __init__(self, url: str, *, token: Optional[str] = None, name: Optional[str] = None, timeout: float = 60.0):
         if not timeout > 0:
             raise ValueError(f"a timeout of {timeout} seconds")
-        self._server = Server(Address.parse(url), token, timeout)
-        self._name = name or f"{socket.gethostname()}-{os.getpid()}"
-        self._id: Optional[str] = None
-        self._run: Optional[str] = None  # The run that gave the id, as far as it is known.
+        self._server, self._name = Server(url, token, timeout), name or f"{socket.gethostname()}-{os.getpid()}"
+        self._path: Optional[str] = None  # Of this subscriber at the server, once it has joined.
+        self._run: Optional[str] = None  # The run that was joined; None while it has published nothing.
         self._lock, self._closed = Lock(), Event()
-        self._layout: Optional[tuple] = None  # The last layout after its hash: all versions of a run share one.
+        self._layout: Optional[tuple] = None  # A layout after its hash: versions of a run have the same.
 
     def __enter__(self) -> Subscriber:
         return self
@@ -44,70 +43,61 @@ class Subscriber:
         self.close()
 
     def join(self) -> None:
-        """Makes the subscriber known to the run, if it is not yet; other methods do so when they need it.
-
-        Raises `WeightsError` after `close`.
-        """
+        """Makes the subscriber known to the run, as other methods do when needed; `WeightsError` after `close`."""
         with self._lock:
             if self._closed.is_set():
                 raise WeightsError("the subscriber is closed")
-            if self._id is None:
-                answer = self._server.call("POST", "/v1/subscribers", {"name": self._name}) or {}
+            if self._path is None:
+                answer = self._server.call("POST", "/v1/subscribers", {"name": self._name})
                 if not isinstance(answer.get("id"), str):
-                    raise Corrupt(f"{self._server.address} gives no id to a subscriber")
-                self._id, self._run = answer["id"], _run(_newest(answer))
+                    raise Corrupt(f"{self._server} gives no id to a subscriber")
+                self._path, self._run = f"/v1/subscribers/{quote(answer['id'], safe='')}", _run(newest_in(answer))
 
     def close(self) -> None:
-        """Leaves the run and ends `versions`; never raises, as a server that is gone need not be told."""
+        """Leaves the run and ends `versions`, within seconds; a server that is gone is not an error."""
         with self._lock:
             self._closed.set()
-            if self._id is not None:
+            if self._path is not None:
                 try:
-                    self._server.call("DELETE", f"/v1/subscribers/{quote(self._id, safe='')}")
+                    self._server.call("DELETE", self._path)
                 except WeightsError:
                     pass
-                self._id = None
+                self._path = None
 
     def versions(self, stop_after: Optional[float] = None) -> Iterator[str]:
-        """Gives the newest version, then each time a newer one, skipping those missed meanwhile, until `close`.
+        """Gives the newest version, then newer ones as they come (not those missed meanwhile), until `close`.
 
-        Goes on when the run is restarted. Raises `Unreachable` once no server has answered for `stop_after` seconds, or
-        never if that is None.
+        Goes on when the run is restarted. Raises `Unreachable` when no server was there for `stop_after` seconds.
         """
-        seen, lost, delay = "", None, 0.1
+        seen, lost, pause = "", None, 0.1
         while not self._closed.is_set():
             try:
                 self.join()
                 path = f"/v1/wait?after={quote(seen, safe='')}&seconds={_POLL}"
-                newest = _newest(self._server.call("GET", path, patience=_POLL))
+                newest = newest_in(self._server.call("GET", path, wait=_POLL))
             except WeightsError as error:
                 if self._closed.is_set():
                     return
-                if not isinstance(error, Unreachable):
-                    raise
                 now = time.monotonic()
                 lost = lost or now
-                left = delay if stop_after is None else lost + stop_after - now
-                if left <= 0:
+                left = pause if stop_after is None else lost + stop_after - now
+                if left <= 0 or not isinstance(error, Unreachable):
                     raise
-                self._closed.wait(min(delay, left))
-                delay = min(delay * 2, _LONGEST_BACK_OFF)
+                self._closed.wait(min(pause, left))
+                pause = min(pause * 2, _POLL)
                 continue
-            lost, delay = None, 0.1
-            if newest is None:
-                continue
-            if self._run not in (None, _run(newest)):
-                self._id = None  # Another run does not know this subscriber: it joins before the next request.
-            self._run = _run(newest)
-            if newest != seen:
-                seen = newest
+            lost, pause = None, 0.1
+            if newest is not None and self._run not in (None, _run(newest)):
+                self._path = None  # A run that was restarted does not know this subscriber.
+            elif newest not in (None, seen):
+                self._run, seen = _run(newest), newest
                 yield newest
 
     def fetch(self, version: Optional[str] = None) -> Version:
-        """The whole of a version (by default the newest), verified, in memory.
+        """A whole version (by default the newest), verified, in memory.
 
-        Raises `GivenUp` if the run has dropped it, and `Refused` with status 404 if it does not know it or has published
-        none. Before raising `Corrupt`, acknowledges the version with that error.
+        Raises `GivenUp` if the run has dropped it; `Refused`, with status 404, if it does not know it or has published
+        none; `Corrupt` after acknowledging the version with that error.
         """
         refused = version
         try:
@@ -115,25 +105,21 @@ class Subscriber:
             manifest = Manifest.parse(self._server.get(path), version)
             refused = manifest.version
             layout = self._layout_of(manifest)
-            servers = [
-                Server(rank.address or self._server.address._replace(port=rank.port), self._server.token, self._server.timeout)
-                for rank in layout.ranks
-            ]
-            return Version(manifest, layout, read_ranks(servers, manifest, layout), Files(self._server, layout))
+            return Version(manifest, layout, read_ranks(manifest, layout), Files(self._server, layout))
         except Corrupt as error:
             self._refuse(refused, error)
             raise
 
     def apply(self, module, version: Union[None, str, Version] = None) -> Version:
-        """Copies a version (by default the newest, fetched or to be fetched) into a torch module; acknowledges it.
+        """Copies a version (by default the newest) into the parameters of a torch module, and acknowledges it.
 
-        Each tensor goes into the parameter of its name, whatever its device; tied parameters need one name. Raises what
-        `fetch` and `acknowledge` raise, and `Mismatch` if a name, shape or dtype differs, which is acknowledged as an
-        error. The module is unchanged after any error but one of the acknowledgement.
+        A parameter has its tensor's name, shape and dtype, on any device; tied ones need be published once. Raises
+        what `fetch` does, and `Mismatch` after acknowledging the version with that error: the module is as it was.
+        Any other error is of the acknowledgement: the module has the version.
         """
-        fetched = version if isinstance(version, Version) else self.fetch(version)
         from .module import copy_into
 
+        fetched = version if isinstance(version, Version) else self.fetch(version)
         try:
             copy_into(module, fetched)
         except Mismatch as error:
@@ -143,45 +129,35 @@ class Subscriber:
         return fetched
 
     def acknowledge(self, version: str, error: Optional[str] = None) -> None:
-        """Tells the run that the version is in use, or by `error` why it was refused.
+        """Tells the run that the version is in use, or by `error` why it is not.
 
-        If the run was restarted, joins the new one, to which an earlier run's version means nothing.
+        Joins again if the run was restarted, to which versions of an earlier run mean nothing.
         """
         self.join()
+        body = {"version": version, "error": error}
         try:
-            self._acknowledge(version, error)
+            self._server.call("POST", f"{self._path}/ack", body)
         except Refused as refused:
             if refused.status != 404:
                 raise
-            self._id = None
+            self._path = None
             self.join()
             if self._run == _run(version):
-                self._acknowledge(version, error)
-
-    def _acknowledge(self, version: str, error: Optional[str]) -> None:
-        path = f"/v1/subscribers/{quote(self._id, safe='')}/ack"
-        self._server.call("POST", path, {"version": version, "error": error})
+                self._server.call("POST", f"{self._path}/ack", body)
 
     def _refuse(self, version: Optional[str], error: WeightsError) -> None:
-        if version is not None:
-            try:
+        try:
+            if version is not None:
                 self.acknowledge(version, str(error))
-            except WeightsError:
-                pass  # The error that is being told matters more.
+        except WeightsError:
+            pass  # The error that was to be told matters more.
 
     def _layout_of(self, manifest: Manifest) -> Layout:
         if self._layout is None or self._layout[0] != manifest.layout:
             body = self._server.get("/v1/layout")
             check_hash(body, manifest.layout, "the layout")
-            self._layout = manifest.layout, Layout.parse(body)
+            self._layout = manifest.layout, Layout.parse(body, self._server)
         return self._layout[1]
-
-
-def _newest(answer: Optional[dict]) -> Optional[str]:
-    newest = (answer or {}).get("newest")
-    if not isinstance(newest, (str, type(None))):
-        raise Corrupt(f"a version is {newest!r}")
-    return newest
 
 
 def _run(version: Optional[str]) -> Optional[str]:

@@ -1,4 +1,4 @@
-"""The bytes of all ranks, in one request each, verified piece by piece."""
+"""The bytes of all ranks: one request each, verified piece by piece."""
 
 from __future__ import annotations
 
@@ -6,51 +6,44 @@ from contextlib import ExitStack
 from typing import List
 from urllib.parse import quote
 
-from blake3 import blake3
-
 from .errors import Corrupt
-from .layout import Layout, Manifest
-from .wire import Server, check_hash
-
-_HASH_BYTES = 32
+from .layout import Layout, Manifest, Rank
+from .wire import check_hash
 
 
-def read_ranks(servers: List[Server], manifest: Manifest, layout: Layout) -> List[memoryview]:
-    """Each rank's bytes, verified. Raises `Corrupt`, `GivenUp`, `Unreachable` or `Refused`."""
-    path, size = f"/v1/versions/{quote(manifest.version, safe='')}", manifest.piece_bytes
-    if len(manifest.roots) != len(servers):
-        raise Corrupt(f"the manifest has {len(manifest.roots)} roots, the layout {len(servers)} ranks")
+def read_ranks(manifest: Manifest, layout: Layout) -> List[memoryview]:
+    """Each rank's bytes, verified; raises `Corrupt`, `GivenUp`, `Unreachable` or `Refused`."""
+    ranks, size, path = layout.ranks, manifest.piece_bytes, f"/v1/versions/{quote(manifest.version, safe='')}"
+    if len(manifest.roots) != len(ranks):
+        raise Corrupt(f"the manifest has {len(manifest.roots)} roots, the layout {len(ranks)} ranks")
 
-    def read_hashes(rank: int) -> bytes:
-        expected = -(-layout.ranks[rank].bytes // size) * _HASH_BYTES
-        hashes = servers[rank].get(f"{path}/hashes", expected)
-        check_hash(hashes, manifest.roots[rank], f"the hashes of rank {rank}", rank)
-        if len(hashes) != expected:
-            raise Corrupt(f"rank {rank} has {len(hashes)} bytes of hashes, not {expected}", rank)
-        return hashes
+    def read_hashes(number: int, rank: Rank) -> List[str]:
+        expected = 32 * -(-rank.bytes // size)
+        hashes = rank.server.get(f"{path}/hashes", expected)
+        check_hash(hashes, manifest.roots[number], f"the hashes of rank {number}", rank=number)
+        if len(hashes) < expected:
+            raise Corrupt(f"rank {number} has {len(hashes)} bytes of hashes, not {expected}", rank=number)
+        return [hashes[at : at + 32].hex() for at in range(0, expected, 32)]
 
-    hashes = [read_hashes(rank) for rank in range(len(servers))]
+    hashes = [read_hashes(number, rank) for number, rank in enumerate(ranks)]
     with ExitStack() as stack:
         # A server keeps the version for those who read it: all requests are open before the first body is read.
-        replies = [stack.enter_context(server.open("GET", f"{path}/bytes")) for server in servers]
-        for rank, reply in enumerate(replies):
-            if reply.length != layout.ranks[rank].bytes:
-                length = layout.ranks[rank].bytes
-                raise Corrupt(f"rank {rank} announces {reply.length} bytes, and has {length} by the layout", rank)
-        buffers = [memoryview(bytearray(rank.bytes)) for rank in layout.ranks]
-        # Piece by piece of all ranks in turn, so that none waits for the others until it gives up on the reader.
-        for offset in range(0, max(map(len, buffers), default=0), size):
-            for rank, (reply, buffer) in enumerate(zip(replies, buffers)):
-                piece, number = buffer[offset : offset + size], offset // size
-                got = reply.read_into(piece)
-                if got < len(piece):
-                    read_hashes(rank)  # Raises if the version was given up, or the server is gone.
-                    raise Corrupt(f"the bytes of rank {rank} end after {offset + got}", rank, number, offset)
-                if piece:
-                    expected = hashes[number * _HASH_BYTES :][:_HASH_BYTES].hex()
-                    found = blake3(piece).hexdigest()
-                    if found != expected:
-                        where = f"piece {number} of rank {rank}, at byte {offset}"
-                        message = f"{where}: BLAKE3 should be {expected}, is {found}"
-                        raise Corrupt(message, rank, number, offset, expected, found)
+        responses = [stack.enter_context(rank.server.open("GET", f"{path}/bytes")) for rank in ranks]
+        for number, (rank, response) in enumerate(zip(ranks, responses)):
+            if response.length != rank.bytes:
+                message = f"rank {number} sends {response.length} bytes, not {rank.bytes} as in the layout"
+                raise Corrupt(message, rank=number)
+        buffers = [memoryview(bytearray(rank.bytes)) for rank in ranks]
+        # A piece of each rank in turn, so that no server waits for a reader who is busy with the others.
+        for piece, offset in enumerate(range(0, max(map(len, buffers)), size)):
+            for number, (rank, response, buffer) in enumerate(zip(ranks, responses, buffers)):
+                place = {"rank": number, "piece": piece, "offset": offset}
+                view = buffer[offset : offset + size]
+                got = rank.server.fill(response, view)
+                if got < len(view):
+                    read_hashes(number, rank)  # Raises if the version was given up, or the server is gone.
+                    raise Corrupt(f"the bytes of rank {number} end early, at {offset + got}", **place)
+                if got:
+                    what = f"piece {piece} of rank {number}, from byte {offset}"
+                    check_hash(view, hashes[number][piece], what, **place)
         return buffers

@@ -1,4 +1,4 @@
-"""A version of the weights in memory, and its tensors in published order."""
+"""A version of the weights in memory, and its tensors as they are published."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from .wire import Server, check_hash
 
 
 class Tensor(NamedTuple):
-    """A published tensor.
+    """A tensor of `dtype` "bf16" or "f32"; `data` holds its numbers, row-major by `shape`, as little-endian bytes.
 
-    `dtype` is "bf16" or "f32", and `data` holds the numbers in row-major order of `shape`, as little-endian bytes. It may
-    be a view of the version's own memory, and is written to at the caller's risk.
+    The data may be a view of the version's own memory: what is written to it is seen there.
     """
 
     name: str
@@ -24,18 +23,18 @@ class Tensor(NamedTuple):
 
 
 class Files(Mapping):
-    """Files beside the tensors, such as config.json: each name's bytes, fetched and verified whenever asked for.
+    """The bytes of each file beside the tensors, by name; fetched and verified each time one is asked for.
 
-    Asking raises `KeyError` for an unknown name, `Corrupt`, `Unreachable` or `Refused`.
+    Asking raises `KeyError` for an unknown name, and `Corrupt`, `Unreachable` or `Refused`.
     """
 
     def __init__(self, server: Server, layout: Layout):
         self._server, self._files = server, layout.files
 
     def __getitem__(self, name: str) -> bytes:
-        file = self._files[name]
-        content = self._server.get(f"/v1/files/{quote(name, safe='')}", file.bytes)
-        check_hash(content, file.blake3, name)
+        length, expected = self._files[name]
+        content = self._server.get(f"/v1/files/{quote(name, safe='')}", length)
+        check_hash(content, expected, name)
         return content
 
     def __iter__(self) -> Iterator[str]:
@@ -46,43 +45,35 @@ class Files(Mapping):
 
 
 class Version:
-    """A whole version, verified: iterating gives each `Tensor`, and `len` their number.
+    """A whole version, verified: gives each `Tensor` when iterated, and their number as its length.
 
-    `version` is its name, STEP-RUN; `step` counts the steps of training; `dtype` is "bf16" or "f32", the same for all
-    tensors; `nbytes` is the number of bytes fetched; `files` are those beside the tensors.
+    `version` is its name, STEP-RUN; `step` counts steps of training; `dtype`, "bf16" or "f32", is that of all tensors;
+    `nbytes` is the number of bytes of all ranks; `files` are those beside the tensors.
     """
 
     def __init__(self, manifest: Manifest, layout: Layout, ranks: List[memoryview], files: Files):
-        self.version, self.step, self.dtype = manifest.version, manifest.step, layout.dtype
-        self.nbytes, self.files = sum(map(len, ranks)), files
-        self.entries, self._ranks = layout.tensors, ranks
+        self.version, self.step, self.dtype, self.files = manifest.version, manifest.step, layout.dtype, files
+        self.nbytes, self.entries, self._ranks = sum(map(len, ranks)), layout.tensors, ranks
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[Tensor]:
-        # Put together one by one, so that no more than one tensor is held twice.
-        for entry in self.entries:
-            yield Tensor(entry.name, self.dtype, entry.shape, self._data(entry))
+        # Each is put together when its turn comes, so that no more than one is in memory twice.
+        return (Tensor(entry.name, self.dtype, entry.shape, self._data(entry)) for entry in self.entries)
 
     def _data(self, entry: Entry) -> memoryview:
         size = ELEMENT_BYTES[self.dtype]
-        parts = [self._ranks[part.rank][part.offset :][: part.len * size] for part in entry.parts]
+        parts = [self._ranks[part.rank][part.offset : part.offset + part.len * size] for part in entry.parts]
         data = parts[0] if len(parts) == 1 else memoryview(bytearray().join(parts))
-        return _transposed(data, size, *entry.shape) if entry.transposed else data
+        return _transpose(data, size, *entry.shape) if entry.transposed else data
 
 
-def _transposed(data: memoryview, size: int, rows: int, columns: int) -> memoryview:
-    """The `rows` × `columns` matrix whose transpose, of elements of `size` bytes, is `data`."""
-    code = {2: "H", 4: "I"}[size]  # Numbers are moved, never read: their order of bytes does not matter.
+def _transpose(data: memoryview, size: int, rows: int, columns: int) -> memoryview:
+    """A matrix of `rows` × `columns` elements of `size` bytes, from the bytes of its transpose."""
+    code = {2: "H", 4: "I"}[size]  # Elements are moved and never computed with, so any type of their size will do.
     target = memoryview(bytearray(len(data)))
-    try:
-        import numpy
-    except ImportError:
-        source, elements = data.cast(code), target.cast(code)
-        for row in range(rows):
-            elements[row * columns : (row + 1) * columns] = source[row::rows]
-    else:
-        source = numpy.frombuffer(data, code).reshape(columns, rows)
-        numpy.frombuffer(target, code).reshape(rows, columns)[:] = source.T
+    source, elements = data.cast(code), target.cast(code)
+    for row in range(rows):
+        elements[row * columns : (row + 1) * columns] = source[row::rows]
     return target

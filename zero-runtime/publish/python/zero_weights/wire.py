@@ -1,25 +1,22 @@
-"""Requests to the server of one rank: every answer is bounded in size, and every wait in time."""
+"""Requests to a rank's server: every answer is bounded in size, and every wait in time."""
 
 from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Iterator, NamedTuple, NoReturn, Optional
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Iterator, Optional
 from urllib.parse import urlsplit
 
 from blake3 import blake3
 
-from .errors import Corrupt, GivenUp, Refused, Unreachable
+from .errors import Corrupt, GivenUp, Refused, Unreachable, WeightsError
 
-JSON_LIMIT = 256 << 20
-"""Most bytes of a JSON body that are read."""
-
-_CONNECTIONS = {"http": HTTPConnection, "https": HTTPSConnection}
+JSON_LIMIT = 256 << 20  # Most bytes of a JSON body that are read.
 
 
 def parse_object(body: bytes, what: str) -> dict:
-    """The JSON object in `body`; raises `Corrupt`, naming `what`, if there is none."""
+    """The JSON object in `body`; raises `Corrupt`, naming `what`, if it holds none."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -29,127 +26,108 @@ def parse_object(body: bytes, what: str) -> dict:
     return parsed
 
 
-def check_hash(body: bytes, expected: str, what: str, rank: Optional[int] = None) -> None:
-    """Raises `Corrupt`, naming `what`, unless `expected` is the hex BLAKE3 of `body`."""
+def newest_in(answer: dict) -> Optional[str]:
+    """The newest version as an answer tells it, or None; raises `Corrupt` if it is no string."""
+    newest = answer.get("newest")
+    if not isinstance(newest, (str, type(None))):
+        raise Corrupt(f"{newest!r} is no version")
+    return newest
+
+
+def check_hash(body, expected: str, what: str, **place) -> None:
+    """Raises `Corrupt`, naming `what` and its place, unless `expected` is the hex BLAKE3 of `body`."""
     found = blake3(body).hexdigest()
     if found != expected:
-        raise Corrupt(f"{what}: BLAKE3 should be {expected}, is {found}", rank, expected=expected, found=found)
+        raise Corrupt(f"{what}: BLAKE3 should be {expected}, is {found}", expected=expected, found=found, **place)
 
 
-class Address(NamedTuple):
-    """Where a server listens."""
+class Server:
+    """The server of a rank; each wait for it lasts at most `timeout` seconds. Raises `ValueError` for a wrong URL."""
 
-    scheme: str
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, url: str) -> Address:
-        """The address in a URL such as http://127.0.0.1:7000; raises `ValueError` for any other kind."""
+    def __init__(self, url: str, token: Optional[str], timeout: float):
         parts = urlsplit(url)
-        if parts.scheme not in _CONNECTIONS or not parts.hostname or parts.path.strip("/") or parts.query:
+        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError(f"{url!r} is not a URL such as http://HOST:PORT")
-        return cls(parts.scheme, parts.hostname, parts.port or _CONNECTIONS[parts.scheme].default_port)
+        self.host, self.port, self.token, self.timeout = parts.hostname, parts.port or 80, token, timeout
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
+    def sibling(self, url: Optional[str], port: int) -> Server:
+        """The server at `url`, or on another port of this host if that is None."""
+        here = f"{str(self).rpartition(':')[0]}:{port}"
+        return Server(here if url is None else url, self.token, self.timeout)
 
-@contextmanager
-def _reaching(address: Address) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, HTTPException) as error:
-        raise Unreachable(f"{address}: {error or type(error).__name__}") from error
+    @contextmanager
+    def open(self, method: str, path: str, body: Optional[dict] = None, wait: float = 0) -> Iterator[HTTPResponse]:
+        """Sends a request, whose answer may take `wait` seconds more than others, on a connection of its own.
 
+        Raises `GivenUp` for status 410, `Refused` for another error's, and `Unreachable` without an answer.
+        """
+        headers = {"Connection": "close", "Content-Type": "application/json"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        connection = HTTPConnection(self.host, self.port, timeout=self.timeout + wait)
+        try:
+            with self._reaching():
+                connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
+                response = connection.getresponse()
+            with response:
+                if response.status >= 300:
+                    self._refuse(f"{method} {self}{path}", response)
+                yield response
+        finally:
+            connection.close()
 
-class Reply:
-    """An answer whose body is still to be read; `length` is its announced length in bytes, or None."""
+    def get(self, path: str, limit: int = JSON_LIMIT) -> bytes:
+        """The body at `path`; raises `Corrupt` if it has more than `limit` bytes."""
+        with self.open("GET", path) as response:
+            return self._read(response, limit)
 
-    def __init__(self, address: Address, response: HTTPResponse):
-        self.address, self.status, self.length, self._response = address, response.status, response.length, response
+    def call(self, method: str, path: str, body: Optional[dict] = None, wait: float = 0) -> dict:
+        """The JSON object that answers a request; it is empty if the answer's body is."""
+        with self.open(method, path, body, wait) as response:
+            content = self._read(response, JSON_LIMIT)
+        return parse_object(content, f"{self}{path}") if content else {}
 
-    def read_into(self, view: memoryview) -> int:
-        """Fills `view`, and returns how many bytes came: fewer than its length if the connection was closed early."""
+    def fill(self, response: HTTPResponse, view: memoryview) -> int:
+        """Reads into `view`; returns the number of bytes, fewer than its own if the connection was closed early."""
         filled = 0
-        with _reaching(self.address):
+        with self._reaching():
             while filled < len(view):
                 try:
-                    count = self._response.readinto(view[filled:])
+                    count = response.readinto(view[filled:])
                 except ConnectionError:
-                    break  # A reset is a close too: what was sent before it may be lost.
+                    count = 0  # A reset is a close too.
                 if not count:
                     break
                 filled += count
         return filled
 
-    def read(self, limit: int) -> bytes:
-        """The whole body; raises `Corrupt` if it is longer than `limit` bytes, `Unreachable` if it ends early."""
-        body = bytearray()
-        with _reaching(self.address):
-            if (self.length or 0) <= limit:
-                while chunk := self._response.read(64 << 10):
-                    body += chunk
-                    if len(body) > limit:
-                        break
-        if max(len(body), self.length or 0) > limit:
-            raise Corrupt(f"{self.address} sends more than {limit} bytes")
-        if self.length is not None and len(body) < self.length:
-            raise Unreachable(f"{self.address} closed the connection after {len(body)} of {self.length} bytes")
-        return bytes(body)
+    def _read(self, response: HTTPResponse, limit: int) -> bytes:
+        length = response.length  # None if it was not announced.
+        if (length or 0) <= limit:
+            with self._reaching():
+                # Reading to the end is an error if less comes than was announced.
+                body = response.read(limit + 1) if length is None else response.read()
+            if len(body) <= limit:
+                return body
+        raise Corrupt(f"{self} sends more than {limit} bytes")
 
-
-class Server:
-    """The server of one rank; `timeout` bounds, in seconds, each wait for it."""
-
-    def __init__(self, address: Address, token: Optional[str], timeout: float):
-        self.address, self.token, self.timeout = address, token, timeout
+    def _refuse(self, request: str, response: HTTPResponse) -> None:
+        try:
+            told = parse_object(self._read(response, 64 << 10), "the error")
+            newest = newest_in(told)
+        except WeightsError:
+            told, newest = {}, None  # The status alone says enough.
+        message = f"{request}: {response.status} {told.get('error', '')}"
+        if response.status == 410:
+            raise GivenUp(message, newest=newest)
+        raise Refused(message, status=response.status)
 
     @contextmanager
-    def open(self, method: str, path: str, body: Optional[dict] = None, patience: float = 0.0) -> Iterator[Reply]:
-        """Sends a request whose answer may take `patience` seconds more than others, on a connection of its own.
-
-        Raises `GivenUp` for status 410, `Refused` for any other error's, `Unreachable` without an answer.
-        """
-        headers = {"Connection": "close"}
-        if self.token is not None:
-            headers["Authorization"] = f"Bearer {self.token}"
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        content = None if body is None else json.dumps(body).encode()
-        address, timeout = self.address, self.timeout + patience
-        connection = _CONNECTIONS[address.scheme](address.host, address.port, timeout=timeout)
+    def _reaching(self) -> Iterator[None]:
         try:
-            with _reaching(address):
-                connection.request(method, path, content, headers)
-                response = connection.getresponse()
-            with response:
-                reply = Reply(address, response)
-                if not 200 <= reply.status < 300:
-                    _refuse(reply, f"{method} {address}{path}")
-                yield reply
-        finally:
-            connection.close()
-
-    def get(self, path: str, limit: int = JSON_LIMIT) -> bytes:
-        """The body at `path`, of at most `limit` bytes."""
-        with self.open("GET", path) as reply:
-            return reply.read(limit)
-
-    def call(self, method: str, path: str, body: Optional[dict] = None, patience: float = 0.0) -> Optional[dict]:
-        """The JSON object that answers a request, or None if the answer has no body."""
-        with self.open(method, path, body, patience) as reply:
-            content = reply.read(JSON_LIMIT)
-        return parse_object(content, f"{self.address}{path}") if content else None
-
-
-def _refuse(reply: Reply, request: str) -> NoReturn:
-    try:
-        told = parse_object(reply.read(64 << 10), "the error")
-    except Corrupt:
-        told = {}  # The status alone says enough.
-    newest = told.get("newest")
-    message = f"{request}: {reply.status} {told.get('error', '')}".rstrip()
-    if reply.status == 410:
-        raise GivenUp(message, newest if isinstance(newest, str) else None)
-    raise Refused(message, reply.status)
+            yield
+        except (OSError, HTTPException) as error:
+            raise Unreachable(f"{self}: {str(error) or type(error).__name__}") from error

@@ -20,10 +20,10 @@ use zero_core::device::{Device, STACK_BYTES, Segment};
 ///
 /// # Errors
 /// Z0331 or Z0332 if the host lacks the memory that the plan needs; the error of a device that is not available.
-pub fn run<D: Device, R: Send>(
-    plan: &Plan,
+pub fn run<'p, D: Device, R: Send>(
+    plan: &'p Plan<'p>,
     failed: impl Fn(&R) -> bool + Sync,
-    rank_main: impl Fn(Shared<D>) -> R + Sync,
+    rank_main: impl Fn(Shared<'p, D>) -> R + Sync,
 ) -> Result<Vec<R>, LaunchError> {
     assert_eq!(plan.check(), Ok(()), "an unsound plan");
     let segment = Arc::new(Segment::private(segment_bytes(plan, 0))?);
@@ -38,7 +38,7 @@ pub fn run<D: Device, R: Send>(
             unsafe { Control::of(segment.ptr(), rank) }.tell_lost(lost);
         }
     };
-    let run_rank = &|rank: usize, arena: Arena<D>| {
+    let run_rank = &|rank: usize, arena: Arena<'p, D>| {
         let result = catch_unwind(AssertUnwindSafe(|| {
             let mut transport = Shared::new(arena);
             names.iter().try_for_each(|names| transport.connect(names, &|| true))?;

@@ -1,0 +1,53 @@
+//! Publish arguments: options of a binary about the publication of parameters. Never acts on one.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::arguments::as_text;
+use super::range::{at_least_one, duration, seconds};
+use zero_plan::Config;
+
+const PUBLISHING: &str = "Publishing";
+
+/// Arguments about readers of parameters outside of the run.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct PublishArguments {
+    /// Serve the parameters that the spec's `publish` copies, at HOST:PORT for rank 0 and at the next ports for the others, or
+    /// at any with port 0
+    #[arg(long = "publish", value_name = "HOST:PORT", help_heading = PUBLISHING)]
+    pub at: Option<String>,
+    /// Publish after every multiple of N steps, and after the last one; without it, after every step
+    #[arg(long = "publish-every", value_name = "N", requires = "at", value_parser = at_least_one)]
+    #[arg(help_heading = PUBLISHING)]
+    pub every: Option<NonZeroU64>,
+    /// With `copies: 1`, how long training waits for readers before each publication; and how long a run waits at its end
+    #[arg(long = "publish-timeout", default_value = "30s", value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = PUBLISHING)]
+    #[serde(serialize_with = "seconds")]
+    pub timeout: Duration,
+    /// A file whose first line readers must send as a token; without it, everyone who reaches the address may read
+    #[arg(long = "publish-token", value_name = "FILE", requires = "at", help_heading = PUBLISHING)]
+    #[serde(serialize_with = "as_text")]
+    pub token: Option<PathBuf>,
+}
+
+impl PublishArguments {
+    /// What they and the plan of a run of so many steps contradict each other in, and the way out.
+    pub fn contradiction(&self, config: &Config, steps: u64) -> Option<(String, &'static str)> {
+        match &self.at {
+            None if config.publishes() && steps > 0 => {
+                let what = "this program publishes its parameters, but there is no --publish".to_owned();
+                Some((what, "say where, such as --publish 127.0.0.1:7000"))
+            }
+            Some(at) if !config.publishes() => {
+                let what = format!("--publish {at} is for a program that publishes its parameters, and this one does not");
+                Some((what, "leave it out, or build from a spec with `publish: (dtype: BF16)`"))
+            }
+            _ => None,
+        }
+    }
+}
