@@ -12,6 +12,7 @@ use crate::checkpoint::{ExportArguments, VerifyArguments};
 use crate::completions::CompletionsArguments;
 use crate::diff::DiffArguments;
 use crate::expand::ExpandArguments;
+use crate::follow::FollowArguments;
 use crate::import::ImportArguments;
 use crate::init::InitArguments;
 use crate::launch::LaunchArguments;
@@ -97,6 +98,8 @@ pub enum Verb {
     Diff(DiffArguments),
     /// Write the parameters of a checkpoint to a folder in Hugging Face's format
     Export(ExportArguments),
+    /// Follow a run that publishes its parameters: keep a folder in Hugging Face's format that always has one version, whole
+    Follow(FollowArguments),
     /// Explain the code of a message, a word of the field, a key of a spec, or a name of FSDP or DeepSpeed
     Explain {
         /// The code, such as Z0107, the word, such as reduce-scatter, or the key, such as zero.prefetch; without it, all are

@@ -28,6 +28,8 @@ pub enum CommandError {
     Uncommitted { spec: PathBuf, source: io::Error },
     #[error("error[Z0120]: {} is not a spec to compare\n  = help: specs are files that end in `.ron`; checkpoints are folders, and take neither `--on` nor `--json`", first.display())]
     NoSpecs { first: PathBuf },
+    #[error("error[Z0138]: {what}\n  = help: {help}")]
+    Follow { what: String, help: &'static str },
     /// The mistakes of the spec, each rendered with its place.
     #[error("{}", .0.join("\n\n"))]
     Spec(Vec<String>),

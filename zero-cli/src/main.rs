@@ -8,7 +8,7 @@
 //!   draws them, as a page or as a figure, with one palette for both, and computes no number. A page is one file that
 //!   loads nothing.
 //! - `launch` starts ranks on several hosts; `measure` describes this machine; `tokenize` writes token files;
-//!   `checkpoint` reads checkpoints; `init` creates a crate; `origin` knows whether the command is a clone's or a package's;
+//!   `follow` keeps a folder of published weights; `checkpoint` reads checkpoints; `init` creates a crate; `origin` knows whether the command is a clone's or a package's;
 //!   `rebuild` builds a clone's command with the libraries that a verb needs.
 //!
 //! The command depends on neither the engine nor `zero-runtime`: a built program itself reports the options for its
@@ -21,7 +21,7 @@
 // `say` is the only door, because these panic where nothing can be written.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 // What serves only verbs that this command was built without stays, unused.
-#![cfg_attr(not(all(feature = "tokenize", feature = "view")), allow(dead_code, unused_imports))]
+#![cfg_attr(not(all(feature = "follow", feature = "tokenize", feature = "view")), allow(dead_code, unused_imports))]
 
 mod advise;
 mod arguments;
@@ -35,6 +35,7 @@ mod error;
 mod expand;
 mod expanded;
 mod explain;
+mod follow;
 mod hardware;
 mod import;
 mod init;
@@ -48,7 +49,7 @@ mod probe;
 mod program;
 #[cfg(all(test, feature = "tokenize", feature = "view"))]
 mod reader_tests;
-#[cfg(not(all(feature = "tokenize", feature = "view")))]
+#[cfg(not(all(feature = "follow", feature = "tokenize", feature = "view")))]
 mod rebuild;
 mod request;
 mod saving;
@@ -108,6 +109,7 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
         Verb::Inspect { path } => checkpoint::inspect(&path)?,
         Verb::Diff(arguments) => return Ok(diff::diff(&arguments)),
         Verb::Export(arguments) => checkpoint::export(&arguments)?,
+        Verb::Follow(arguments) => follow::follow(&arguments)?,
         Verb::Explain { words } => say::line(explain::explain(&words)?),
         Verb::Import(arguments) => import::import(&arguments)?,
         Verb::Init(arguments) => init::init(&arguments)?,

@@ -10,7 +10,7 @@ use crate::workspace::cargo;
 
 const _: () = assert!(
     IN_CLONE,
-    "zero-command is built without its features `tokenize` and `view` only in a clone, from which it can build itself again"
+    "zero-command is built without its features `follow`, `tokenize` and `view` only in a clone, from which it can build itself again"
 );
 
 /// Runs the command that also has `feature`, and so can make `what`, with the same arguments in place of this process. Returns only if

@@ -1,5 +1,6 @@
 //! Client: a reader of published parameters, and the connection by which ranks tell rank 0 of their hashes.
 
+use std::io;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
@@ -104,6 +105,19 @@ impl Connection {
     }
 }
 
+/// Runs a reader on this thread to its end.
+///
+/// # Errors
+/// Those of the system, before it begins.
+pub fn block_on<T>(reading: impl Future<Output = T>) -> io::Result<T> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(reading))
+}
+
+/// Lets a reader wait.
+pub async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// A reader of the versions of a run.
 #[derive(Debug)]
 pub struct Reader {
@@ -190,6 +204,11 @@ impl Reader {
             said => drop(said?),
         }
         Ok(())
+    }
+
+    /// Notes that the run may not know it any more: it joins again.
+    pub fn forget(&mut self) {
+        self.id = None;
     }
 
     /// Leaves, if it has joined and can.

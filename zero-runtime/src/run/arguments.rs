@@ -146,7 +146,7 @@ pub struct RunArguments {
     /// Arguments about publications.
     #[command(flatten)]
     #[serde(flatten)]
-    pub publish: PublishArguments,
+    pub publishing: PublishArguments,
     /// Print the plan and end
     #[arg(long, help_heading = PLAN)]
     #[serde(skip)]
@@ -268,7 +268,7 @@ impl RunArguments {
         ];
         let others = || {
             let of_offload = || contradiction(self.offload.as_deref(), config);
-            let of_publish = || self.publish.contradiction(config, self.steps);
+            let of_publish = || self.publishing.contradiction(config, self.steps);
             self.learning_rate_contradiction().or_else(of_offload).or_else(of_publish)
         };
         match contradictions.into_iter().flatten().next().or_else(others) {

@@ -18,27 +18,27 @@ const PUBLISHING: &str = "Publishing";
 pub struct PublishArguments {
     /// Serve the parameters that the spec's `publish` copies, at HOST:PORT for rank 0 and at the next ports for the others, or
     /// at any with port 0
-    #[arg(long = "publish", value_name = "HOST:PORT", help_heading = PUBLISHING)]
-    pub at: Option<String>,
+    #[arg(long, value_name = "HOST:PORT", help_heading = PUBLISHING)]
+    pub publish: Option<String>,
     /// Publish after every multiple of N steps, and after the last one; without it, after every step
-    #[arg(long = "publish-every", value_name = "N", requires = "at", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", requires = "publish", value_parser = at_least_one)]
     #[arg(help_heading = PUBLISHING)]
-    pub every: Option<NonZeroU64>,
+    pub publish_every: Option<NonZeroU64>,
     /// With `copies: 1`, how long training waits for readers before each publication; and how long a run waits at its end
-    #[arg(long = "publish-timeout", default_value = "30s", value_name = "TIME", value_parser = duration)]
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
     #[arg(help_heading = PUBLISHING)]
     #[serde(serialize_with = "seconds")]
-    pub timeout: Duration,
+    pub publish_timeout: Duration,
     /// A file whose first line readers must send as a token; without it, everyone who reaches the address may read
-    #[arg(long = "publish-token", value_name = "FILE", requires = "at", help_heading = PUBLISHING)]
+    #[arg(long, value_name = "FILE", requires = "publish", help_heading = PUBLISHING)]
     #[serde(serialize_with = "as_text")]
-    pub token: Option<PathBuf>,
+    pub publish_token: Option<PathBuf>,
 }
 
 impl PublishArguments {
     /// What they and the plan of a run of so many steps contradict each other in, and the way out.
     pub fn contradiction(&self, config: &Config, steps: u64) -> Option<(String, &'static str)> {
-        match &self.at {
+        match &self.publish {
             None if config.publishes() && steps > 0 => {
                 let what = "this program publishes its parameters, but there is no --publish".to_owned();
                 Some((what, "say where, such as --publish 127.0.0.1:7000"))

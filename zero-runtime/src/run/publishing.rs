@@ -58,15 +58,15 @@ impl<'env> Publishing<'env> {
         engine: &mut RankEngine<'static, D>,
         publication: &Publication,
     ) -> Result<Option<Self>, Error> {
-        let arguments = &job.arguments.publish;
-        let (Some(copies), Some(at)) = (engine.copies(), arguments.at.as_deref()) else { return Ok(None) };
+        let arguments = &job.arguments.publishing;
+        let (Some(copies), Some(at)) = (engine.copies(), arguments.publish.as_deref()) else { return Ok(None) };
         let (plan, rank) = (engine.plan(), engine.arena().rank());
         let (first_of_host, _) = plan.config.sharing(rank);
         let host = own_host(at, first_of_host > 0);
         let bound = host.as_deref().map_err(Clone::clone).and_then(|host| bind(host, rank - first_of_host).map_err(|it| it.to_string()));
         let bound = bound.and_then(|listener| {
             let address = listener.local_addr().map_err(|error| error.to_string())?;
-            let token = arguments.token.as_deref().map(fs::read_to_string).transpose().map_err(|error| error.to_string())?;
+            let token = arguments.publish_token.as_deref().map(fs::read_to_string).transpose().map_err(|error| error.to_string())?;
             let token = token.map(|token| token.lines().next().unwrap_or_default().trim().to_owned());
             Ok((listener, address, token, secret().map_err(|error| error.to_string())?))
         });
@@ -125,7 +125,7 @@ impl<'env> Publishing<'env> {
         is_forced: bool,
         output: Option<&mut Output>,
     ) -> Result<(), Error> {
-        let is_due = self.arguments.every.is_none_or(|every| step.is_multiple_of(every.get()));
+        let is_due = self.arguments.publish_every.is_none_or(|every| step.is_multiple_of(every.get()));
         if !is_due && !is_forced || self.held.back() == Some(&step) {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl<'env> Publishing<'env> {
     /// Has all ranks wait until rank 0 knows that a version is whole, and that readers have it, if training waits for them.
     fn wait<D: Device>(&self, engine: &mut RankEngine<D>, step: u64, waits_for_readers: bool) -> Result<(), Error> {
         if engine.arena().rank() == 0 {
-            let patience = self.arguments.timeout;
+            let patience = self.arguments.publish_timeout;
             let why = if !self.readers.wait_until_shown(step, patience) {
                 Some("not whole on all ranks".to_owned())
             } else if waits_for_readers {

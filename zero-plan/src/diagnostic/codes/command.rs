@@ -2,7 +2,7 @@
 
 use super::Code;
 
-/// Z0120 to Z0135, in order.
+/// Z0120 to Z0138, in order.
 pub(super) const CODES: &[Code] = &[
     Code {
         code: "Z0120",
@@ -139,5 +139,13 @@ pub(super) const CODES: &[Code] = &[
             line, or the variables `ZERO_SIZE` and `ZERO_PARTS` of a build by cargo itself, give another one. A plan is for \
             one size. Leave the arguments out, or change the spec.",
         example: "cargo zero plan my.ron --size 28M # of a spec with size: \"3.1-8B\"",
+    },
+    Code {
+        code: "Z0138",
+        title: "run that cannot be followed",
+        explanation: "`cargo zero follow URL --out FOLDER` reads the parameters that a run publishes. Nobody answers at the URL, for \
+            longer than `--patience`, or the run wants a token. A version that is corrupt, or cannot be written, is only a note: the \
+            folder keeps the version that it has, and the next one is tried.",
+        example: "cargo zero follow http://127.0.0.1:7000 --out followed # and no run publishes there",
     },
 ];

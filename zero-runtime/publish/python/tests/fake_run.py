@@ -3,6 +3,9 @@
 import hashlib
 import json
 import math
+import os
+import socket
+import struct
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -106,8 +109,8 @@ class FakeRun:
 
 class Handler(BaseHTTPRequestHandler):
     """One rank's server. Of rank 1's bytes, by `run.fault`: "flip" flips a bit of piece 2, "short" ends after 40 bytes,
-    "give up" does too and drops the version, "length" announces one more; "hashes" swaps its hashes. "layout" sends
-    other bytes than were hashed; "500" fails. A manifest is said to have `run.announced` bytes, if that is not None."""
+    "give up" does too and drops the version, "reset" also resets the connection, "length" announces one more; "hashes" swaps its hashes. "layout" sends
+    other bytes than were hashed; "500" fails; bytes answer all. A manifest is said to have `run.announced` bytes, if that is not None."""
 
     protocol_version = "HTTP/1.1"
     run = rank = None
@@ -134,6 +137,8 @@ class Handler(BaseHTTPRequestHandler):
             self.fail(401)
         elif run.fault == "500":
             self.fail(500, "broken")
+        elif isinstance(run.fault, bytes):
+            self.reply(200, run.fault)
         elif path[0] == "versions":
             self.version(path[1], path[2])
         elif path == ["manifest"]:
@@ -186,15 +191,19 @@ class Handler(BaseHTTPRequestHandler):
         length, body = len(body) + (wrong == "length"), bytearray(body)
         if wrong == "flip":
             body[2 * run.piece_bytes + 5] ^= 8
-        if wrong in ("short", "give up"):
+        if wrong in ("short", "give up", "reset"):
             del body[40:]
         self.send_response(200)
         self.send_header("Content-Length", str(length))
         self.end_headers()
         if run.gate:
             run.gate.wait(2)
-        if wrong == "give up":
+        if wrong in ("give up", "reset"):
             run.give_up(version)
             run.fault = None
         self.wfile.write(body)
+        if wrong == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.rfile.close()
+            os.close(self.connection.detach())
         self.close_connection = True

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import pickle
 import socket
@@ -143,12 +144,13 @@ class Refusing(Case):
             "fraction": part(2, 0, len=4.0),
             "twice": tensor(name="scale"),
             "wrong transposition": lambda layout: layout["tensors"][2].update(transposed=True),
-            "shape": tensor(shape=[28, 0]),
+            "shape": tensor(shape=[-7, -4]),
             "dtype": lambda layout: layout.update(dtype="f16"),
             "no ranks": lambda layout: layout.update(ranks=[]),
             "port": lambda layout: layout["ranks"][0].update(port=1 << 16),
             "url": lambda layout: layout["ranks"][0].update(url="file:///etc/passwd"),
             "file": lambda layout: layout["files"][0].update(name="../config.json"),
+            "folder": lambda layout: layout["files"][0].update(name=".."),
             "field": lambda layout: layout.pop("files"),
         }
         run = self.start(1)
@@ -164,7 +166,7 @@ class Refusing(Case):
         run = self.start(1)
         right = run.manifest(run.newest)
         for change in ({"version": "2-" + run.run}, {"step": 2}, {"run": "f" * 16}, {"piece_bytes": 0}, {"roots": None},
-                       {"roots": right["roots"][1:]}, {"layout": None}):
+                       {"roots": right["roots"][:-1]}, {"version": "2-" + run.run, "step": 2}, {"layout": None}):
             with self.subTest(**change), mock.patch.object(run, "manifest", lambda _: {**right, **change}):
                 subscriber = self.subscribe(run)
                 self.assertRaises(Corrupt, subscriber.fetch, run.newest)
@@ -200,21 +202,23 @@ class Refusing(Case):
 
 class Following(Case):
     def test_a_version_given_up_while_it_is_read(self):
-        run = self.start(1)
-        subscriber = self.subscribe(run)
-        versions = subscriber.versions()
-        first = next(versions)
-        run.fault = "give up"
-        with self.assertRaises(GivenUp) as caught:
-            subscriber.fetch(first)
-        self.assertEqual(caught.exception.newest, first)
-        second = run.publish(2)
-        with self.assertRaises(GivenUp) as caught:
-            subscriber.fetch(first)
-        self.assertEqual(caught.exception.newest, second)
-        self.assertEqual(next(versions), second)
-        self.assert_whole(subscriber.fetch(second), run, second)
-        self.assertEqual(run.acks, [])
+        for fault in ("give up", "reset"):
+            with self.subTest(fault):
+                run = self.start(1)
+                subscriber = self.subscribe(run)
+                versions = subscriber.versions()
+                first = next(versions)
+                run.fault, run.gate = fault, threading.Barrier(4)
+                with self.assertRaisesRegex(GivenUp, "/hashes: 410") as caught:
+                    subscriber.fetch(first)
+                self.assertEqual(caught.exception.newest, first)
+                second = run.publish(2)
+                with self.assertRaisesRegex(GivenUp, "/manifest: 410") as caught:
+                    subscriber.fetch(first)
+                self.assertEqual(caught.exception.newest, second)
+                self.assertEqual(next(versions), second)
+                self.assert_whole(subscriber.fetch(second), run, second)
+                self.assertEqual(run.acks, [])
 
     def test_one_who_comes_late_gets_the_newest(self):
         run = self.start(1, 2, 3)
@@ -226,16 +230,32 @@ class Following(Case):
         threading.Timer(0.3, run.publish, [6]).start()
         self.assertEqual(next(versions), f"6-{run.run}")
 
+    def test_waiting_for_a_version_is_no_time_out(self):
+        run = self.start(1)
+        with mock.patch.object(subscriber_module, "_POLL", 3):
+            versions = self.subscribe(run, timeout=1).versions(stop_after=0)
+            next(versions)
+            threading.Timer(1.3, run.publish, [2]).start()
+            self.assertEqual(next(versions), f"2-{run.run}")
+
+    def test_each_outage_counts_by_itself(self):
+        subscriber = self.subscribe(self.start(1))
+        subscriber.join()
+        answers = [Unreachable("gone"), {"newest": "1-a"}, Unreachable("gone"), {}, Unreachable("gone"), {"newest": "2-a"}]
+        subscriber._run = "a"
+        with mock.patch.object(subscriber._server, "call", side_effect=answers):
+            self.assertEqual(list(itertools.islice(subscriber.versions(stop_after=0.15), 2)), ["1-a", "2-a"])
+
     def test_a_restarted_run(self):
         run = self.start(1)
         subscriber = self.subscribe(run)
         versions = subscriber.versions(stop_after=10)
-        subscriber.acknowledge(next(versions))
+        subscriber.acknowledge(subscriber.fetch(next(versions)).version)
         run.stop()
         restarted = []
 
         def restart():
-            restarted.append(self.start(run="f" * 16, ports=run.ports))
+            restarted.append(self.start(dtype="bf16", run="f" * 16, ports=run.ports))
             restarted[0].publish(1)
 
         threading.Timer(0.3, restart).start()
@@ -266,12 +286,17 @@ class Following(Case):
             threading.Timer(0.3, subscriber.close).start()
             self.assertEqual(list(versions), [])
         self.assertEqual(run.subscribers, {})
+        with self.subscribe(run) as subscriber, mock.patch.object(subscriber, "join", lambda: (subscriber.close(), join())):
+            join = type(subscriber).join.__get__(subscriber)
+            self.assertEqual(list(subscriber.versions()), [])  # Closed between two requests.
         self.assertRaises(WeightsError, subscriber.join)
 
     def test_errors_of_a_server_end_it(self):
         run = self.start(1)
         run.fault = "500"
         self.assertRaisesRegex(Refused, "500 broken", lambda: next(self.subscribe(run).versions()))
+        for run.fault in (b"[]", b"[" * 100000, b"{}", b'{"id": "a1", "newest": 7}'):
+            self.assertRaises(Corrupt, lambda: next(self.subscribe(run).versions()))
 
     def test_the_command_prints_a_line(self):
         run = self.start(1)

@@ -88,7 +88,7 @@ def _entry(raw: dict, ranks: Tuple[Rank, ...], element: int) -> Entry:
     covered = 0
     for part in parts:
         room = ranks[part.rank].bytes if part.rank < len(ranks) else 0
-        if part.start != covered or part.len < 1 or part.offset + part.len * element > room:
+        if part.start != covered or part.offset + part.len * element > room:
             raise ValueError(f"{name}: {part} leaves a hole, overlaps, or lies outside the {room} bytes of its rank")
         covered += part.len
     if covered != prod(shape):

@@ -21,8 +21,6 @@ def read_ranks(manifest: Manifest, layout: Layout) -> List[memoryview]:
         expected = 32 * -(-rank.bytes // size)
         hashes = rank.server.get(f"{path}/hashes", expected)
         check_hash(hashes, manifest.roots[number], f"the hashes of rank {number}", rank=number)
-        if len(hashes) < expected:
-            raise Corrupt(f"rank {number} has {len(hashes)} bytes of hashes, not {expected}", rank=number)
         return [hashes[at : at + 32].hex() for at in range(0, expected, 32)]
 
     hashes = [read_hashes(number, rank) for number, rank in enumerate(ranks)]

@@ -1,0 +1,27 @@
+//! Arguments: of the verb, in every command, whether it can fetch or not.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// The run to follow, and the folder to keep.
+#[derive(Args, Debug, PartialEq)]
+pub struct FollowArguments {
+    /// Where rank 0 of the run publishes: http://HOST:PORT
+    pub url: String,
+    /// The folder, in Hugging Face's format: new, or made by this command. Each version replaces it whole
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// End after the first version
+    #[arg(long)]
+    pub once: bool,
+    /// A file whose first line is the token of the run
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// Its name in reports of the run
+    #[arg(long, default_value = "follow", value_name = "NAME")]
+    pub name: String,
+    /// End when nobody has answered for this many seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    pub patience: u64,
+}
