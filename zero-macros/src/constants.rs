@@ -213,6 +213,7 @@ mod tests {
             offload: Offload { optimizer: TierKind::Disk, prefetch: 3, piece_bytes: 8192, ..Offload::NONE },
             host_bytes: Some(10),
             disk_bytes: Some(11),
+            publish: Publish { dtype: Width::BF16, copies: 12 },
         };
         let expected = "Config{\
             mesh:Mesh{nodes:2,zero:4,replica:3,pipeline:2,order:[Axis::Replica,Axis::Zero,Axis::Pipeline],},\
@@ -224,6 +225,7 @@ mod tests {
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
             offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,parameters:TierKind::Device,activations:TierKind::Device,prefetch:3,piece_bytes:8192,update:UpdateTime::AfterStep,update_on:UpdatePlace::Device},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
+            publish:Publish{dtype:Width::BF16,copies:12},\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

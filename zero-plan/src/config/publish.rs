@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Width};
+use crate::pipeline::Pass;
 
 /// What each rank copies of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,6 +34,11 @@ impl Config {
     /// Whether they copy the parameters that the optimizer updates, because those that layers read have fewer bits than are published.
     pub const fn publishes_master(&self) -> bool {
         self.precision.has_master_copy() && self.publish.dtype.bytes() > self.precision.params.bytes()
+    }
+
+    /// Whether the shards that a pass fetches are those after the last step: it does that step's updates itself, or comes after them.
+    pub const fn fetches_updated(&self, pass: Pass) -> bool {
+        matches!(pass, Pass::Publish) || self.updates_in(pass)
     }
 
     /// Whether the shards that a rank copies come from a tier first.

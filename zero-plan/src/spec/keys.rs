@@ -284,13 +284,14 @@ pub const KEYS: &[Key] = &[
         .only_in_files()
         .unit("bytes per rank")
         .about("The budget of a rank for its file, in which it keeps what `offload` says: a plan that needs more does not compile."),
-    section("publish", "Publish", "a section such as `(dtype: BF16)`", OfItsKeys)
+    section("publish", "Publish", "a section such as `(dtype: BF16)`", Absent("nothing is published"))
         .about("What each rank copies of its parameters after a step, for readers outside of the run."),
     key!(publish.dtype, any("`F32` or `BF16`"), Absent("nothing is published"))
         .only_in_files()
         .about("The type in which parameters are published, rounded once."),
     key!(publish.copies, number!("copies" from 1 to 16), Value("2"))
         .only_in_files()
+        .follows(|spec| spec.publish.copies().to_string())
         .about(
             "Copies that a rank has room for. With one, training waits for readers, up to `--publish-timeout`; with two or more it \
              does not wait, and the oldest copy is given up.",

@@ -120,8 +120,9 @@ impl OffloadKeys {
 pub struct PublishKeys {
     /// The type in which they are published; without it, nothing is.
     pub dtype: Option<Width>,
-    /// Copies that there is room for.
-    pub copies: u32,
+    /// Copies that there is room for, as given; [`PublishKeys::copies`] fills it in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u32>,
 }
 
 impl PublishKeys {
@@ -130,9 +131,14 @@ impl PublishKeys {
         self.dtype.is_none()
     }
 
+    /// Copies that there is room for: as given, otherwise 2, so that training does not wait for readers.
+    pub fn copies(&self) -> u32 {
+        self.copies.unwrap_or(2)
+    }
+
     /// The constants that these keys stand for.
     pub fn config(&self) -> Publish {
-        self.dtype.map_or(Publish::NONE, |dtype| Publish { dtype, copies: self.copies as usize })
+        self.dtype.map_or(Publish::NONE, |dtype| Publish { dtype, copies: self.copies() as usize })
     }
 }
 

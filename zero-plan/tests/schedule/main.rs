@@ -7,7 +7,7 @@
 //! another and back. `orders` has schedules written out by hand and the published costs of pipelines. `traffic`,
 //! `traffic_by_op` and `prefetch` compare the schedule with formulas; `constants`, `bounds` and `budget` test constants
 //! and build errors, `tiers` is about states that are kept outside the device, `on_host` about
-//! those that the host updates, and `fingerprints` pins those of the plans of
+//! those that the host updates, `publish` about copies for readers, and `fingerprints` pins those of the plans of
 //! all specs.
 
 mod activations;
@@ -24,6 +24,7 @@ mod orders;
 mod places;
 mod prefetch;
 mod properties;
+mod publish;
 mod relay;
 mod relayout;
 mod reshard;

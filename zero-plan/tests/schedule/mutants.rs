@@ -46,6 +46,7 @@ pub fn with_table<R>(plan: &Plan, table: Table, ops: &[Op], use_plan: impl FnOnc
     match table.pass {
         Pass::Train => pipeline_stages[table.pipeline].step = ops,
         Pass::Evaluate => pipeline_stages[table.pipeline].evaluation = ops,
+        Pass::Publish => pipeline_stages[table.pipeline].publication = ops,
     }
     use_plan(&Plan { pipeline_stages: &pipeline_stages, ..*plan })
 }

@@ -63,6 +63,7 @@ fn kind(op: Op, access: &Access) -> String {
         Content::Nothing => "nothing",
         Content::Parameters { .. } => "parameters",
         Content::Cache { .. } => "a cache",
+        Content::Published { .. } => "a copy",
         Content::State { .. } => "a state",
         Content::Gradients { of: Gradients::Of(_), .. } => "local gradients",
         Content::Direction { .. } => "directions",

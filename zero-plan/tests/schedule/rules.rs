@@ -9,15 +9,16 @@ use zero_plan::{
 
 use crate::model::{Model, ON_DISK, config, mesh, precision, small_models};
 use crate::mutants::{Edit, Table, vocabulary, with_table};
-use crate::tiers;
+use crate::{publish, tiers};
 
 /// The sources of the rules of schedules.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     include_str!("../../src/check.rs"),
     include_str!("../../src/check/compute.rs"),
     include_str!("../../src/check/gradients.rs"),
     include_str!("../../src/check/parameters.rs"),
     include_str!("../../src/check/parcels.rs"),
+    include_str!("../../src/check/publish.rs"),
     include_str!("../../src/check/tiers.rs"),
 ];
 
@@ -39,10 +40,15 @@ fn subtotals(plan: &Plan) -> Vec<Op> {
     Axis::ALL.into_iter().flat_map(|axis| buckets.clone().flat_map(of_bucket(axis))).collect()
 }
 
+/// Every possible offer to readers.
+fn offers(plan: &Plan) -> impl Iterator<Item = Op> {
+    (0..plan.units.len()).map(|unit| Op::Offer { unit })
+}
+
 /// Every way to leave out, add, replace or exchange one op.
 fn edits(plan: &Plan, ops: usize) -> Vec<Edit> {
     let mut edits: Vec<Edit> = (0..ops).map(Edit::Delete).collect();
-    for op in vocabulary(plan).into_iter().chain(subtotals(plan)).chain(tiers::vocabulary(plan)) {
+    for op in vocabulary(plan).into_iter().chain(subtotals(plan)).chain(tiers::vocabulary(plan)).chain(offers(plan)) {
         edits.extend((0..=ops).map(|at| Edit::Insert(at, op)));
         edits.extend((0..ops).map(|at| Edit::Replace(at, op)));
     }
@@ -99,13 +105,17 @@ fn every_rule_of_schedules_refuses_something() {
         Model::new(config, &[40, 7, 90], None).on_gpus(TransportKind::Peer)
     };
     let hosts = hosts.into_iter().chain([UpdatePlace::Device, UpdatePlace::Host].map(gathered));
+    // Publications: of shards that are fetched, and of those that are updated first.
+    let published =
+        |model: &Model| Model { config: Config { publish: publish::IN_BF16, ..model.config }, ..model.clone() };
+    let published = [&of_shards, &later, &shards_later].map(published);
     let mut met = BTreeSet::new();
     let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards, later, shards_later];
-    let others = others.into_iter().chain(turning).chain(hosts);
+    let others = others.into_iter().chain(turning).chain(hosts).chain(published);
     for model in small_models().into_iter().chain(others) {
         model.plan().with(|plan| {
             for pipeline in 0..plan.pipeline_stages.len() {
-                for pass in [Pass::Train, Pass::Evaluate] {
+                for pass in Pass::ALL {
                     let ops = plan.pipeline_stages[pipeline].ops(pass);
                     for edit in edits(plan, ops.len()) {
                         let found = with_table(plan, Table { pipeline, pass }, &edit.apply(ops), |plan| plan.check());

@@ -252,8 +252,9 @@ impl World<'_> {
             | Op::StoreSums { .. }
             | Op::FetchShard { .. }
             | Op::StoreActivations { .. }
-            | Op::FetchActivations { .. } => {
-                unreachable!("all states of these plans are on the device")
+            | Op::FetchActivations { .. }
+            | Op::Offer { .. } => {
+                unreachable!("all states of these plans are on the device, and not published")
             }
         }
     }

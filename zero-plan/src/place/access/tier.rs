@@ -76,7 +76,7 @@ impl OfOp<'_, '_> {
         let own = self.own;
         let (kept, fetched) = (own.shard(unit), own.fetched_shard(unit, slot));
         let from_byte = own.at.zero * kept.len_bytes;
-        let is_updated = self.plan.config.updates_in(self.pass);
+        let is_updated = self.plan.config.fetches_updated(self.pass);
         self.parameters(own.at, unit, kept, from_byte, is_updated);
         self.write_parameters(unit, fetched, from_byte, is_updated);
         self.note(own.at, after(fetched, own.shard_blocks(unit, slot).1), Content::Nothing, 0, true);

@@ -6,7 +6,7 @@ use super::walk::is_done_by;
 use super::*;
 use crate::build::PlanBuf;
 use crate::config::{
-    Config, DeviceKind, Offload, Often, OptimizerKind, Order, Precision, Recompute, TierKind, TransportKind,
+    Config, DeviceKind, Offload, Often, OptimizerKind, Order, Precision, Publish, Recompute, TierKind, TransportKind,
     UpdatePlace, UpdateTime, Width,
 };
 use crate::layout::Kind;
@@ -140,6 +140,8 @@ fn plans_over(transport: TransportKind) -> Vec<PlanBuf> {
 }
 
 /// Plans of processors whose optimizer states are on disk: the only ops beside those of the rank's own thread are tiers'.
+const PUBLISH: Publish = Publish { dtype: Width::BF16, copies: 2 };
+
 fn offloaded() -> Vec<PlanBuf> {
     let later = |&gradients: &TierKind| [TierKind::Device, TierKind::Disk].map(|parameters| (gradients, parameters));
     let plan_later = |(gradients, parameters): (TierKind, TierKind)| {
@@ -147,14 +149,16 @@ fn offloaded() -> Vec<PlanBuf> {
         let offload =
             Offload { optimizer: TierKind::Disk, gradients, parameters, update, piece_bytes: 8192, ..Offload::NONE };
         let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
-        let config = Config { stage: 3, offload, device, transport, prefetch: 1, micro_batches: 2, ..CUDA };
+        let config =
+            Config { stage: 3, offload, device, transport, prefetch: 1, micro_batches: 2, publish: PUBLISH, ..CUDA };
         PlanBuf::new("Later", config, &units(&[9000, 7, 5000, 4200], false))
     };
     let plan = |(stage, prefetch, gradients, parameters): (u8, usize, TierKind, TierKind)| {
         let offload =
             Offload { optimizer: TierKind::Disk, gradients, parameters, prefetch, piece_bytes: 8192, ..Offload::NONE };
         let (device, transport) = (DeviceKind::Cpu, TransportKind::Shm);
-        let config = Config { stage, offload, device, transport, mesh: mesh(2, 2, 1), micro_batches: 2, ..CUDA };
+        let mesh = mesh(2, 2, 1);
+        let config = Config { stage, offload, device, transport, mesh, micro_batches: 2, publish: PUBLISH, ..CUDA };
         PlanBuf::new("Offloaded", config, &units(&[9000, 7, 5000, 4200], false))
     };
     use TierKind::{Device, Disk};
@@ -195,6 +199,7 @@ fn with_queue<R>(plan: &Plan, pass: Pass, pipeline: usize, queue: &[Queued], use
     match pass {
         Pass::Train => pipeline_stages[pipeline].step_queue = queue,
         Pass::Evaluate => pipeline_stages[pipeline].evaluation_queue = queue,
+        Pass::Publish => pipeline_stages[pipeline].publication_queue = queue,
     }
     use_plan(&Plan { pipeline_stages: &pipeline_stages, ..*plan })
 }
@@ -310,7 +315,7 @@ fn tally(plans: &[PlanBuf], change: impl Fn(&Ops, &[Queued], usize) -> Vec<Vec<Q
     for plan in plans {
         plan.with(|plan| {
             for (pipeline, pipeline_stage) in plan.pipeline_stages.iter().enumerate() {
-                for pass in [Pass::Train, Pass::Evaluate] {
+                for pass in Pass::ALL {
                     let (queue, ops) = (pipeline_stage.queue(pass), Ops { plan, pass, pipeline });
                     let mutants = (0..queue.len()).flat_map(|at| change(&ops, queue, at));
                     mutants.for_each(|mutant| tally.try_queue(plan, pass, pipeline, &mutant));
@@ -350,7 +355,7 @@ fn every_plan_is_in_order() {
     for plan in plans().into_iter().chain(plans_over(TransportKind::Nccl)) {
         plan.with(|plan| {
             crate::prove::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
-            for pass in [Pass::Train, Pass::Evaluate] {
+            for pass in Pass::ALL {
                 walks(plan, pass)
                     .iter()
                     .for_each(|(passes, accesses)| assert_pairs_in_order(plan, passes, &**accesses));

@@ -44,6 +44,7 @@ const FULL: &str = r#"// A spec with every key but `host`.
     memory: GiB(1),
     offload: (optimizer: Disk, gradients: Device, parameters: Device, activations: Device, prefetch: 3, piece: MiB(2), update: AfterStep, update_on: Device),
     disk: GB(40),
+    publish: (dtype: BF16, copies: 3),
 )
 "#;
 
@@ -101,6 +102,7 @@ fn full() -> Spec {
         },
         host: None,
         disk: Some(Size::GB(40)),
+        publish: PublishKeys { dtype: Some(Width::BF16), copies: Some(3) },
     }
 }
 
