@@ -125,3 +125,12 @@ pub struct Offloaded {
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, BYTES>,
 }
+
+/// The same on two ranks of ZeRO-3 that publish their parameters, which the binary `published` trains.
+#[zero(spec = "specs/published.ron")]
+pub struct Published {
+    embed: Embedding<BYTES, CONTEXT, DIM>,
+    blocks: [TinyBlock; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, BYTES>,
+}

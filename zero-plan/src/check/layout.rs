@@ -442,6 +442,7 @@ const fn check_copies(own: &Places) -> BrokenRule {
         let whole = own.copy(copy);
         rules! {
             end <= whole.offset_bytes => "copies of published parameters that overlap",
+            bytes_on_line(own.tables.config, whole.offset_bytes) => "a copy that does not start on a line",
             whole.end_bytes() <= own.region_bytes(Kind::Published) => "a copy beyond the room for published parameters",
         }
         let (mut before, mut unit) = (whole.offset_bytes, 0);

@@ -46,6 +46,12 @@ impl Config {
         self.publishes() && self.offloads_parameters() && !self.publishes_master()
     }
 
+    /// Elements of all copies of this many elements. Each copy begins on a line.
+    pub const fn copies_of(&self, elements: usize) -> usize {
+        let element = self.publish.dtype.bytes();
+        self.publish.copies * (self.whole_lines(elements * element) / element)
+    }
+
     /// Whether a spec may publish beside its other keys: otherwise it is refused (Z0114).
     pub const fn can_publish(&self) -> bool {
         self.publish.is_none() || !self.device.has_streams() && !(self.publishes_master() && self.offloads_optimizer())

@@ -216,7 +216,7 @@ impl RegionSizes {
             Kind::StepWords if config.updates_on_host() => STEP_WORDS * size_of::<u64>(),
             Kind::StepWords => 0,
             Kind::Relay => config.relay_bytes(),
-            Kind::Published => config.publish.copies * (self.owned / config.mesh.data_ranks()),
+            Kind::Published => config.copies_of(self.owned / config.mesh.data_ranks()),
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),

@@ -13,6 +13,7 @@ mod initial;
 mod meshes;
 mod misfits;
 mod muon;
+mod publish;
 mod regression;
 mod resume;
 mod skew;

@@ -14,7 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 from blake3 import blake3
 
 # Name, published shape, whether the ranks hold the transpose.
-TENSORS = [("embed.weight", (7, 4), False), ("proj.weight", (5, 3), True), ("norm.weight", (4,), False), ("scale", (), False)]
+TENSORS = [
+    ("embed.weight", (7, 4), False), ("proj.weight", (5, 3), True), ("norm.weight", (4,), False), ("scale", (), False)
+]
 FILES = {"config.json": b'{"model_type": "gpt"}', "tokenizer.json": b"{}" * 50}
 
 
@@ -108,9 +110,13 @@ class FakeRun:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One rank's server. Of rank 1's bytes, by `run.fault`: "flip" flips a bit of piece 2, "short" ends after 40 bytes,
-    "give up" does too and drops the version, "reset" also resets the connection, "length" announces one more; "hashes" swaps its hashes. "layout" sends
-    other bytes than were hashed; "500" fails; bytes answer all. A manifest is said to have `run.announced` bytes, if that is not None."""
+    """One rank's server, which misbehaves by `run.fault`.
+
+    Of rank 1's bytes, "flip" flips a bit of piece 2, "short" ends after 40, "give up" does too and drops the version,
+    "reset" resets the connection besides, and "length" announces one more; "hashes" swaps its hashes. "layout" sends
+    other bytes than were hashed, and "500" fails. Bytes are the answer to everything. A manifest is said to have
+    `run.announced` bytes, if that is not None.
+    """
 
     protocol_version = "HTTP/1.1"
     run = rank = None
@@ -131,10 +137,13 @@ class Handler(BaseHTTPRequestHandler):
     def handle_request(self):
         run, url = self.run, urlsplit(self.path)
         run.requests.append((self.rank, self.command, url.path))
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null")
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length) or "null")
         path = url.path.split("/")[2:]
         if run.token and self.headers.get("Authorization") != f"Bearer {run.token}":
             self.fail(401)
+        elif length > 4 << 10:
+            self.fail(400, "a long body")
         elif run.fault == "500":
             self.fail(500, "broken")
         elif isinstance(run.fault, bytes):

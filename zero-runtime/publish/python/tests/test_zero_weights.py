@@ -173,8 +173,8 @@ class Refusing(Case):
 
     def test_bodies_of_another_length_than_they_should_have(self):
         run = self.start(1)
-        for length, error, pattern in ((257 << 20, Corrupt, "more than 268435456 bytes"), (999, Unreachable, "Incomplete")):
-            run.announced = length
+        wrong = {257 << 20: (Corrupt, "more than 268435456 bytes"), 999: (Unreachable, "Incomplete")}
+        for run.announced, (error, pattern) in wrong.items():
             self.assertRaisesRegex(error, pattern, self.subscribe(run).fetch)
 
     def test_token(self):
@@ -270,6 +270,8 @@ class Following(Case):
         run.subscribers.clear()
         subscriber.acknowledge(run.newest)
         self.assertEqual(run.acks, [("test", {"version": run.newest, "error": None})])
+        subscriber.acknowledge(run.newest, "\N{CLOUD}" * 10000)  # More than a server would read.
+        self.assertEqual(run.acks.pop()[1]["error"], "\N{CLOUD}" * 300)
         run.subscribers.clear()
         subscriber.acknowledge("1-" + "f" * 16)  # Of an earlier run: it joins, and has nothing to tell.
         self.assertEqual((len(run.acks), list(run.subscribers.values())), (1, ["test"]))

@@ -11,4 +11,7 @@ from .errors import Corrupt, GivenUp, Mismatch, Refused, Unreachable, WeightsErr
 from .subscriber import Subscriber
 from .version import Files, Tensor, Version
 
-__all__ = "Corrupt Files GivenUp Mismatch Refused Subscriber Tensor Unreachable Version WeightsError".split()
+__all__ = [
+    "Corrupt", "Files", "GivenUp", "Mismatch", "Refused", "Subscriber", "Tensor", "Unreachable", "Version",
+    "WeightsError",
+]

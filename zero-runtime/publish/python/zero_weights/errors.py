@@ -20,8 +20,8 @@ class GivenUp(WeightsError):
 class Corrupt(WeightsError):
     """What a server sent is not what was announced; none of it is used.
 
-    If one piece of a rank's bytes is wrong, `rank` and `piece` count from 0, and `offset` is its first byte within them;
-    `expected` and `found` are hex BLAKE3. What does not apply is None.
+    If one piece of a rank's bytes is wrong, `rank` and `piece` count from 0, and `offset` is its first byte within
+    them; `expected` and `found` are hex BLAKE3. What does not apply is None.
     """
 
     rank: Optional[int] = None

@@ -1,4 +1,6 @@
-"""Writes a version into a torch module."""
+"""Writes a version into a torch module. Imported by those alone who ask for that, as it needs torch."""
+
+import torch
 
 from .errors import Mismatch
 from .version import Version
@@ -6,8 +8,6 @@ from .version import Version
 
 def copy_into(module, version: Version) -> None:
     """Copies each tensor into the module's parameter of its name; raises `Mismatch` before anything is written."""
-    import torch
-
     dtype = {"bf16": torch.bfloat16, "f32": torch.float32}[version.dtype]
     # By modules: the whole module's own list has a tied parameter under one of its names only.
     parameters = {

@@ -16,6 +16,7 @@ from .version import Files, Version
 from .wire import Server, check_hash, newest_in
 
 _POLL = 5  # Seconds that one request waits for a version, and the longest pause between tries to reach a server.
+_SENTENCE_MAX = 300  # Letters of an error that the run is told; servers bound the bodies of requests.
 
 
 class Subscriber:
@@ -131,10 +132,11 @@ class Subscriber:
     def acknowledge(self, version: str, error: Optional[str] = None) -> None:
         """Tells the run that the version is in use, or by `error` why it is not.
 
-        Joins again if the run was restarted, to which versions of an earlier run mean nothing.
+        Joins again if the run was restarted, to which versions of an earlier run mean nothing. Only the first 300
+        letters of an error are told.
         """
         self.join()
-        body = {"version": version, "error": error}
+        body = {"version": version, "error": error and error[:_SENTENCE_MAX]}
         try:
             self._server.call("POST", f"{self._path}/ack", body)
         except Refused as refused:

@@ -120,3 +120,6 @@ pub fn secret() -> io::Result<[u8; 32]> {
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;
