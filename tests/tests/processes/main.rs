@@ -12,6 +12,7 @@ mod memory;
 mod offload;
 mod output;
 mod profile;
+mod publish;
 mod pty;
 mod rendezvous;
 mod requests;

@@ -160,6 +160,17 @@ impl Run {
         }
     }
 
+    /// Waits for the next line of standard output that begins with `start`.
+    pub fn line(&mut self, start: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("a run that says more");
+            self.said.push(line.clone());
+            if line.starts_with(start) {
+                return line;
+            }
+        }
+    }
+
     /// Waits for the next line of standard error.
     pub fn next_complaint(&mut self) -> String {
         let line = self.complaints.recv_timeout(PATIENCE).expect("a complaint");
