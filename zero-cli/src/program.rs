@@ -33,12 +33,13 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
     let own = workspace.target.join("zero").join("build");
     std::fs::create_dir_all(&own).map_err(|source| CommandError::Write { path: own.clone(), source })?;
     let lock = lock(own.join("lock"))?;
-    let (built, at) = match compile(&program, &absolute, &size, shapes, (spec.device, !spec.publish.is_none()), purpose)? {
-        Compiled::Binary(built, at) => (built, at),
-        Compiled::OverBudget => return Ok(None),
-        Compiled::NotInSize(message) => return Err(CommandError::NoSize { message }),
-        Compiled::Nothing => return Err(CommandError::not_built(path)),
-    };
+    let (built, at) =
+        match compile(&program, &absolute, &size, shapes, (spec.device, !spec.publish.is_none()), purpose)? {
+            Compiled::Binary(built, at) => (built, at),
+            Compiled::OverBudget => return Ok(None),
+            Compiled::NotInSize(message) => return Err(CommandError::NoSize { message }),
+            Compiled::Nothing => return Err(CommandError::not_built(path)),
+        };
     model::require(&at, path, &program.name)?;
     let told = model::require_size(&at, &program.name, &size)?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);

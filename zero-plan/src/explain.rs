@@ -132,7 +132,9 @@ impl Op {
                 "Starts to bring this rank's shard of the parameters of {unit} from its tier, from where it is gathered.",
                 "offload.parameters",
             ),
-            Op::Offer { .. } => ("Copies what this rank offers of the parameters of {unit} to readers.", "publish.dtype"),
+            Op::Offer { .. } => {
+                ("Copies what this rank offers of the parameters of {unit} to readers.", "publish.dtype")
+            }
             Op::StoreActivations { .. } => (
                 "Starts to take the activations of {unit} in micro-batch {micro_batch} to their tier, until its backward.",
                 "offload.activations",

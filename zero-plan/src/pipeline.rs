@@ -180,6 +180,11 @@ impl Config {
     pub const fn updates_in(&self, pass: Pass) -> bool {
         matches!(pass, Pass::Train | Pass::Publish) && self.updates_at_use()
     }
+
+    /// Whether the shards that a pass fetches are those after the last step: it does that step's updates itself, or comes after them.
+    pub const fn fetches_updated(&self, pass: Pass) -> bool {
+        matches!(pass, Pass::Publish) || self.updates_in(pass)
+    }
 }
 
 /// One chunk of one micro-batch, forward or backward.

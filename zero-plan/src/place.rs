@@ -10,8 +10,8 @@ mod stretch;
 mod subtotals;
 mod tier;
 
-pub(crate) use access::{published, sums_between_steps};
 pub use access::{Access, Accesses, Content, Gradients, Value, accesses, decoding_accesses};
+pub(crate) use access::{published, sums_between_steps};
 pub use arrival::{Arrival, are_counterparts, arrivals, arrivals_from, gathered, given_bytes};
 pub use position::Position;
 pub use stretch::{Place, Stretch};

@@ -33,7 +33,8 @@ fn publishing(at: &str, steps: u64, folder: &Path, arguments: &[&str]) -> Comman
 /// Where a run that has started publishes.
 fn url(run: &mut Run) -> String {
     let line = run.line("publish: ");
-    let url = line.split_whitespace().find_map(|word| word.strip_suffix(',').filter(|word| word.starts_with("http://")));
+    let url =
+        line.split_whitespace().find_map(|word| word.strip_suffix(',').filter(|word| word.starts_with("http://")));
     url.unwrap_or_else(|| panic!("no URL: {line}")).to_owned()
 }
 
@@ -165,7 +166,8 @@ fn a_reader_that_stands_still_is_given_up_once() {
     let other = read(&url, "reads", |_| false);
     let end = run.end();
     assert_eq!(end.code, Some(0), "{}", end.errors);
-    let notes: Vec<_> = end.errors.lines().filter(|line| line.contains("is not read by stands still within 1 s")).collect();
+    let notes: Vec<_> =
+        end.errors.lines().filter(|line| line.contains("is not read by stands still within 1 s")).collect();
     assert!(notes.len() == 1 && end.errors.lines().count() == 1, "{}", end.errors);
     assert_eq!(other.steps.last(), Some(&300));
 }
@@ -249,7 +251,10 @@ fn arguments_and_spec_say_the_same_about_publishing() {
     };
     let mut without = program(PUBLISHED);
     let error = end(without.args(["--steps", "1"]));
-    assert!(error.starts_with("error[Z0350]: this program publishes its parameters, but there is no --publish"), "{error}");
+    assert!(
+        error.starts_with("error[Z0350]: this program publishes its parameters, but there is no --publish"),
+        "{error}"
+    );
     let mut other = program(env!("CARGO_BIN_EXE_tiny"));
     let error = end(other.args(["--steps", "1", "--publish", "127.0.0.1:0"]));
     assert!(error.starts_with("error[Z0350]: --publish 127.0.0.1:0 is for a program that publishes"), "{error}");

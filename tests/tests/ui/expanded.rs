@@ -206,6 +206,10 @@ impl StepOps for Recorder {
         self.note(op, Some(unit), &[slot.place], bytes);
     }
 
+    fn offer(&mut self, unit: UnitBuffers, bytes: usize) {
+        self.note(Op::Offer { unit: unit.number }, Some(unit), &[], bytes);
+    }
+
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {
         self.note(Op::Fetch { unit: unit.number, piece: of(piece, slot) }, Some(unit), &states_in(slot), bytes);
     }
@@ -290,6 +294,7 @@ fn compare_bytes(plan: &Plan, rank: usize, pass: Pass, recorder: &Recorder) -> R
     let tier = match pass {
         Pass::Train => TierBytes::of(plan, rank),
         Pass::Evaluate => TierBytes { read: shards_of_evaluation(plan, rank), written: 0 },
+        Pass::Publish => unreachable!("no golden publishes"),
     };
     let mesh = &plan.config.mesh;
     let sum = |which: &dyn Fn(Op) -> bool| -> usize {

@@ -157,7 +157,10 @@ async fn keep(
     // The folder has it, whether the run is still there or not.
     let _ = reader.acknowledge(version, None).await;
     let (bytes, seconds, out) = (Bytes(bytes), began.elapsed().as_secs_f64(), arguments.out.display());
-    say::line(format_args!("version {} of step {step}: {count} tensors, {bytes} in {seconds:.3} s, to {out}", version.0));
+    say::line(format_args!(
+        "version {} of step {step}: {count} tensors, {bytes} in {seconds:.3} s, to {out}",
+        version.0
+    ));
     Ok(())
 }
 

@@ -100,13 +100,12 @@ macro_rules! static_plan {
                 &TABLES,
                 &PUBLICATIONS.of_each(),
             );
-        const PIPELINE_STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] =
-            t::pipeline_stages(
-                (STEPS, STEP_QUEUES),
-                (EVALUATIONS, EVALUATION_QUEUES),
-                (PUBLICATIONS, PUBLICATION_QUEUES),
-                &MEMORIES,
-            );
+        const PIPELINE_STAGES: [t::PipelineStage; __CONFIG.mesh.pipeline] = t::pipeline_stages(
+            (STEPS, STEP_QUEUES),
+            (EVALUATIONS, EVALUATION_QUEUES),
+            (PUBLICATIONS, PUBLICATION_QUEUES),
+            &MEMORIES,
+        );
         t::Plan {
             model: $model,
             config: __CONFIG,
@@ -346,15 +345,8 @@ pub const fn pipeline_stages<
         let (evaluation, evaluation_queue) = of_stage(evaluations, pipeline);
         let (publication, publication_queue) = of_stage(publications, pipeline);
         let memory = memories[pipeline];
-        out[pipeline] = PipelineStage {
-            step,
-            evaluation,
-            publication,
-            step_queue,
-            evaluation_queue,
-            publication_queue,
-            memory,
-        };
+        out[pipeline] =
+            PipelineStage { step, evaluation, publication, step_queue, evaluation_queue, publication_queue, memory };
         pipeline += 1;
     }
     out

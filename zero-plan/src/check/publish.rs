@@ -6,10 +6,7 @@ use crate::schedule::Op;
 
 /// Whether a publication may have such an op: it offers, brings shards from their tier, and does updates that are due.
 pub(super) const fn is_of_publications(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Offer { .. } | Op::FetchShard { .. } | Op::Fetch { .. } | Op::Update { .. } | Op::Store { .. }
-    )
+    matches!(op, Op::Offer { .. } | Op::FetchShard { .. } | Op::Fetch { .. } | Op::Update { .. } | Op::Store { .. })
 }
 
 impl Checker<'_, '_> {

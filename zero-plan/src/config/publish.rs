@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Width};
-use crate::pipeline::Pass;
 
 /// What each rank copies of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,11 +35,6 @@ impl Config {
         self.precision.has_master_copy() && self.publish.dtype.bytes() > self.precision.params.bytes()
     }
 
-    /// Whether the shards that a pass fetches are those after the last step: it does that step's updates itself, or comes after them.
-    pub const fn fetches_updated(&self, pass: Pass) -> bool {
-        matches!(pass, Pass::Publish) || self.updates_in(pass)
-    }
-
     /// Whether the shards that a rank copies come from a tier first.
     pub const fn fetches_published(&self) -> bool {
         self.publishes() && self.offloads_parameters() && !self.publishes_master()
@@ -54,6 +48,7 @@ impl Config {
 
     /// Whether a spec may publish beside its other keys: otherwise it is refused (Z0114).
     pub const fn can_publish(&self) -> bool {
-        self.publish.is_none() || !self.device.has_streams() && !(self.publishes_master() && self.offloads_optimizer())
+        let is_in_tier = self.publishes_master() && self.offloads_optimizer();
+        self.publish.is_none() || !self.device.has_streams() && !is_in_tier
     }
 }

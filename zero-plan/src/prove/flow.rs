@@ -11,7 +11,9 @@ use crate::execution::execute;
 use crate::layout::Kind;
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
-use crate::place::{Access, Accesses, Content, Place, Places, Position, State, arrivals, published, sums_between_steps};
+use crate::place::{
+    Access, Accesses, Content, Place, Places, Position, State, arrivals, published, sums_between_steps,
+};
 use crate::plan::Plan;
 use crate::schedule::Op;
 

@@ -118,7 +118,9 @@ impl Rules<'_, '_> {
     const fn need(&self, op: Op) -> Last {
         match op {
             // It gives a shard that has been fetched; no queue but its own reads the place that it overwrites.
-            Op::Gather { .. } | Op::Offer { .. } if self.tables.config.gives_fetched() => self.shards[self.given % Offload::SHARD_SLOTS],
+            Op::Gather { .. } | Op::Offer { .. } if self.tables.config.gives_fetched() => {
+                self.shards[self.given % Offload::SHARD_SLOTS]
+            }
             // The fetch right before it has waited for the release of what it overwrites.
             Op::Gather { .. } if self.tables.config.gathers_fetched() => self.shards[0],
             Op::FetchShard { unit, slot } if self.tables.config.gathers_fetched() => {

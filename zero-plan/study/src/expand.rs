@@ -73,7 +73,8 @@ fn pipeline_stage(lines: &mut Lines, plan: &Plan, pipeline: usize) {
         ("evaluation", "A forward without a backward.", Pass::Evaluate),
         ("publication", "A copy of all parameters for readers.", Pass::Publish),
     ];
-    for (name, says, pass) in passes.into_iter().filter(|&(.., pass)| pass != Pass::Publish || plan.config.publishes()) {
+    for (name, says, pass) in passes.into_iter().filter(|&(.., pass)| pass != Pass::Publish || plan.config.publishes())
+    {
         lines.line("");
         lines.line(&format!("/// {says}"));
         let head = format!("pub fn {name}(rank: &mut impl StepOps)");

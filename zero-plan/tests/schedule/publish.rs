@@ -2,7 +2,8 @@
 
 use zero_plan::place::{Access, Content, Position, State, accesses};
 use zero_plan::{
-    Config, Kind, Mesh, Offload, Op, Pass, Plan, Publish, TierKind, UpdateTime, Width, prove, prove_accesses, prove_ranks,
+    Config, Kind, Mesh, Offload, Op, Pass, Plan, Publish, TierKind, UpdateTime, Width, prove, prove_accesses,
+    prove_ranks,
 };
 
 use crate::model::{
@@ -48,7 +49,8 @@ fn ranks_offer_every_parameter_once() {
             for stage in plan.pipeline_stages {
                 let is_offer = |op: &&Op| matches!(op, Op::Offer { .. });
                 let held = (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0);
-                let own = held.filter(|&unit| core::ptr::eq(&plan.pipeline_stages[plan.placements[unit].pipeline_stage], stage));
+                let own = held
+                    .filter(|&unit| core::ptr::eq(&plan.pipeline_stages[plan.placements[unit].pipeline_stage], stage));
                 assert_eq!(stage.publication.iter().filter(is_offer).count(), own.count());
                 fetched += stage.publication.iter().filter(|op| matches!(op, Op::FetchShard { .. })).count();
             }
@@ -94,7 +96,8 @@ fn a_fault_in_a_publication_is_found() {
             let all = edits(plan, ops, |op| op.class() == Op::Offer { unit: 0 }.class() || op.traits().piece.is_some());
             let offers = (0..plan.units.len()).flat_map(|unit| {
                 let offer = Op::Offer { unit };
-                (0..=ops.len()).flat_map(move |at| [Edit::Insert(at, offer), Edit::Replace(at.min(ops.len() - 1), offer)])
+                (0..=ops.len())
+                    .flat_map(move |at| [Edit::Insert(at, offer), Edit::Replace(at.min(ops.len() - 1), offer)])
             });
             for edit in all.into_iter().chain(offers).filter(|edit| edit.apply(ops) != ops) {
                 let edited = edit.apply(ops);
@@ -106,10 +109,15 @@ fn a_fault_in_a_publication_is_found() {
                 assert!(matches!(edit, Edit::Swap(..)), "{edit:?}: {ops:?}");
                 let at = |op: Op| edited.iter().rposition(|&other| other == op);
                 for unit in (0..plan.units.len()).filter(|&unit| plan.units[unit].params > 0) {
-                    let updated = edited.iter().rposition(|op| matches!(op, Op::Update { unit: of, .. } if *of == unit));
-                    let fetched = edited.iter().position(|op| matches!(op, Op::FetchShard { unit: of, .. } if *of == unit));
+                    let updated =
+                        edited.iter().rposition(|op| matches!(op, Op::Update { unit: of, .. } if *of == unit));
+                    let fetched =
+                        edited.iter().position(|op| matches!(op, Op::FetchShard { unit: of, .. } if *of == unit));
                     let offered = at(Op::Offer { unit });
-                    assert!(updated < offered && fetched < offered && (fetched.is_none() || updated < fetched), "{edited:?}");
+                    assert!(
+                        updated < offered && fetched < offered && (fetched.is_none() || updated < fetched),
+                        "{edited:?}"
+                    );
                 }
             }
         });
@@ -118,7 +126,9 @@ fn a_fault_in_a_publication_is_found() {
 }
 
 /// Calls back with the accesses of a plan in which those of offers are changed.
-fn changed(change: impl Fn(&mut Access)) -> impl Fn(&Plan, Pass, Op, &Position, zero_plan::Coordinates, &mut dyn FnMut(Access)) {
+fn changed(
+    change: impl Fn(&mut Access),
+) -> impl Fn(&Plan, Pass, Op, &Position, zero_plan::Coordinates, &mut dyn FnMut(Access)) {
     move |plan, pass, op, position, at, visit| {
         accesses(plan, pass, op, position, at, &mut |mut access| {
             if let Op::Offer { .. } = op {
@@ -132,7 +142,8 @@ fn changed(change: impl Fn(&mut Access)) -> impl Fn(&Plan, Pass, Op, &Position, 
 /// An offer that reads other bytes, the parameters of before the step, or writes another place than its own is refused.
 #[test]
 fn an_offer_of_other_bytes_is_found() {
-    let config = Config { mesh: Mesh::of_zero(2), publish: IN_BF16, precision: precision(Width::F32, Width::F32), ..config(3) };
+    let config =
+        Config { mesh: Mesh::of_zero(2), publish: IN_BF16, precision: precision(Width::F32, Width::F32), ..config(3) };
     Model::new(config, &[90, 70, 80], None).plan().with(|plan| {
         assert_eq!(prove_accesses(plan, &changed(|_| {})), Ok(()));
         let is_copy = |access: &Access| matches!(access.content, Content::Published { .. });

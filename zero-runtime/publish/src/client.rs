@@ -159,12 +159,21 @@ impl Reader {
         Self { url: url.to_owned(), token: token.map(str::to_owned), name: name.to_owned(), id: None }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, method: &str, path: &str, body: &impl Serialize) -> Result<T, PublishError> {
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, PublishError> {
         let mut connection = Connection::open(&self.url, self.token.as_deref()).await?;
         let body = serde_json::to_vec(body).expect("names and numbers");
         let answer = connection.request(method, path, body.into()).await?;
         let url = format!("{}{path}", self.url);
-        serde_json::from_slice(&answer).map_err(|error| PublishError::Refused { url, status: 200, what: error.to_string() })
+        serde_json::from_slice(&answer).map_err(|error| PublishError::Refused {
+            url,
+            status: 200,
+            what: error.to_string(),
+        })
     }
 
     /// Joins, unless it has.

@@ -44,7 +44,8 @@ impl PublishArguments {
                 Some((what, "say where, such as --publish 127.0.0.1:7000"))
             }
             Some(at) if !config.publishes() => {
-                let what = format!("--publish {at} is for a program that publishes its parameters, and this one does not");
+                let what =
+                    format!("--publish {at} is for a program that publishes its parameters, and this one does not");
                 Some((what, "leave it out, or build from a spec with `publish: (dtype: BF16)`"))
             }
             _ => None,

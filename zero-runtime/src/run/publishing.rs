@@ -63,10 +63,18 @@ impl<'env> Publishing<'env> {
         let (plan, rank) = (engine.plan(), engine.arena().rank());
         let (first_of_host, _) = plan.config.sharing(rank);
         let host = own_host(at, first_of_host > 0);
-        let bound = host.as_deref().map_err(Clone::clone).and_then(|host| bind(host, rank - first_of_host).map_err(|it| it.to_string()));
+        let bound = host
+            .as_deref()
+            .map_err(Clone::clone)
+            .and_then(|host| bind(host, rank - first_of_host).map_err(|it| it.to_string()));
         let bound = bound.and_then(|listener| {
             let address = listener.local_addr().map_err(|error| error.to_string())?;
-            let token = arguments.publish_token.as_deref().map(fs::read_to_string).transpose().map_err(|error| error.to_string())?;
+            let token = arguments
+                .publish_token
+                .as_deref()
+                .map(fs::read_to_string)
+                .transpose()
+                .map_err(|error| error.to_string())?;
             let token = token.map(|token| token.lines().next().unwrap_or_default().trim().to_owned());
             Ok((listener, address, token, secret().map_err(|error| error.to_string())?))
         });
@@ -74,7 +82,8 @@ impl<'env> Publishing<'env> {
         let (listener, address, token, own_secret) = agreed(engine, bound)?;
         // Rank 0's secret is that of the run.
         let secret = gathered(engine, own_secret.map(f64::from))?.swap_remove(0).map(|byte| byte as u8);
-        let ports: Vec<u16> = gathered(engine, [f64::from(address.port())])?.into_iter().map(|[port]| port as u16).collect();
+        let ports: Vec<u16> =
+            gathered(engine, [f64::from(address.port())])?.into_iter().map(|[port]| port as u16).collect();
         let octets = match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
@@ -104,7 +113,7 @@ impl<'env> Publishing<'env> {
         let readers = Arc::new(Readers::default());
         let (server, steps) = Server::new(listener, served, Arc::clone(&readers));
         let serve = move || {
-            if let Err(error) = server.run(copies, |note| launch::print(note)) {
+            if let Err(error) = server.run(copies, launch::print) {
                 launch::print(&format!("note: rank {rank} serves no parameters: {error}"));
             }
         };
@@ -214,7 +223,9 @@ fn own_host(at: &str, is_other_host: bool) -> Result<String, String> {
     let first = at.to_socket_addrs().ok().and_then(|mut found| found.next());
     let first = first.ok_or_else(|| format!("{at} has no address"))?;
     if first.ip().is_loopback() || first.ip().is_unspecified() {
-        return Err("ranks on other hosts need the address by which they and readers reach the host of rank 0".to_owned());
+        return Err(
+            "ranks on other hosts need the address by which they and readers reach the host of rank 0".to_owned()
+        );
     }
     let any: IpAddr = if first.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(first).map(|()| socket));

@@ -137,7 +137,8 @@ fn train_on<'scope, 'env, D: Device>(
 ) -> Result<Ending, Error> {
     let arguments = job.arguments;
     // Other ranks may wait for rank 0 while that waits for a version, and for its readers.
-    let of_readers = if engine.plan().config.publishes() { 2 * arguments.publishing.publish_timeout } else { Duration::ZERO };
+    let of_readers =
+        if engine.plan().config.publishes() { 2 * arguments.publishing.publish_timeout } else { Duration::ZERO };
     let timeout = arguments.checkpoints.timeout + of_readers;
     engine.set_timeout(timeout * SLOWER);
     let is_first = engine.arena().rank() == 0;

@@ -75,7 +75,8 @@ fn check<M: InBothWidths>(config: Config) {
     fn results<D: Device>(program: &'static Program<D>, config: Config) -> Vec<(Vec<u64>, Vec<Vec<u8>>)> {
         PlanBuf::new(program.plan.model, config, program.plan.units).with(|plan| {
             prove(plan).unwrap_or_else(|flaw| panic!("{flaw}: {config:?}"));
-            local::run(plan, |_| false, |transport| rank(program, &config, transport)).expect("the memory of a tiny model")
+            local::run(plan, |_| false, |transport| rank(program, &config, transport))
+                .expect("the memory of a tiny model")
         })
     }
     let run = |config: Config| match config.precision.compute {

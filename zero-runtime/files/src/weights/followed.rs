@@ -194,7 +194,8 @@ mod tests {
             assert_eq!(names(&path), ["config.json", "model.safetensors", MARK]);
             Folder::open(&path).expect("a folder of weights");
             let bytes = fs::read(path.join("model.safetensors")).expect("tensors");
-            let numbers: Vec<f32> = bytes[bytes.len() - 24..].as_chunks().0.iter().map(|&it| f32::from_le_bytes(it)).collect();
+            let numbers: Vec<f32> =
+                bytes[bytes.len() - 24..].as_chunks().0.iter().map(|&it| f32::from_le_bytes(it)).collect();
             // (2, 3) in the model, and published as (3, 2).
             assert_eq!(numbers, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0].map(|at| number + at));
         }

@@ -122,11 +122,7 @@ async fn answer<C: PublishedCopies>(
 }
 
 /// Ranks know a secret; readers know a token, if there is one.
-fn require_token<C>(
-    versions: &Versions<C>,
-    request: &Request<Incoming>,
-    is_of_ranks: bool,
-) -> Result<(), Refused> {
+fn require_token<C>(versions: &Versions<C>, request: &Request<Incoming>, is_of_ranks: bool) -> Result<(), Refused> {
     let expected = if is_of_ranks { Some(versions.secret) } else { versions.token };
     let Some(expected) = expected else { return Ok(()) };
     let given = request.headers().get(AUTHORIZATION).and_then(|given| given.as_bytes().strip_prefix(b"Bearer "));
@@ -213,9 +209,8 @@ fn acknowledge<C: PublishedCopies>(
         return refuse(StatusCode::NOT_FOUND, "no such reader: join again");
     };
     if let Some(error) = error {
-        let [error, version] = [&error, &version.0].map(|text| {
-            text.chars().filter(|letter| !letter.is_control()).take(SENTENCE_MAX).collect::<String>()
-        });
+        let [error, version] = [&error, &version.0]
+            .map(|text| text.chars().filter(|letter| !letter.is_control()).take(SENTENCE_MAX).collect::<String>());
         versions.report(&format!("note: reader `{name}` refused version {version}: {error}\n"));
     }
     Ok(json(StatusCode::OK, &Newest { newest: newest(versions) }))
@@ -225,7 +220,9 @@ async fn collected(request: Request<Incoming>) -> Result<Bytes, Refused> {
     let body = Limited::new(request.into_body(), BODY_MAX).collect();
     match tokio::time::timeout(BODY_WITHIN, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(_)) => refuse(StatusCode::BAD_REQUEST, format!("a body that ends early, or has more than {BODY_MAX} bytes")),
+        Ok(Err(_)) => {
+            refuse(StatusCode::BAD_REQUEST, format!("a body that ends early, or has more than {BODY_MAX} bytes"))
+        }
         Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "a body that does not arrive"),
     }
 }

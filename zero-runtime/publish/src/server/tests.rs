@@ -58,9 +58,14 @@ impl Ranks {
         let listeners = [0, 1].map(|rank| bind("127.0.0.1:0", rank).expect("a port"));
         let ports = listeners.each_ref().map(|listener| listener.local_addr().expect("an address").port());
         let ranks = ports.map(|port| RankAddress { url: None, port, bytes: RANK_BYTES });
-        let part = |rank: usize| crate::wire::Part { rank, offset: 0, start: rank * RANK_BYTES / 2, len: RANK_BYTES / 2 };
-        let tensor =
-            PublishedTensor { name: "w".to_owned(), shape: vec![RANK_BYTES], transposed: false, parts: vec![part(0), part(1)] };
+        let part =
+            |rank: usize| crate::wire::Part { rank, offset: 0, start: rank * RANK_BYTES / 2, len: RANK_BYTES / 2 };
+        let tensor = PublishedTensor {
+            name: "w".to_owned(),
+            shape: vec![RANK_BYTES],
+            transposed: false,
+            parts: vec![part(0), part(1)],
+        };
         let layout = Layout {
             model: "Made".to_owned(),
             dtype: "bf16".to_owned(),
@@ -155,7 +160,8 @@ impl FileEntry {
 #[test]
 fn a_version_is_whole_on_all_ranks_or_not_there() {
     let ranks = Ranks::start(None);
-    let get = |path: &str| ranks.answer(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
+    let get =
+        |path: &str| ranks.answer(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
     assert!(get("/v1/manifest").starts_with("HTTP/1.1 404"), "nothing is there yet");
     // One rank alone makes no version.
     ranks.made.iter().for_each(|made| made.step.store(3, Ordering::Relaxed));
@@ -168,7 +174,9 @@ fn a_version_is_whole_on_all_ranks_or_not_there() {
     }
     // The next one takes its place.
     let next = ranks.offer(4);
-    assert!(matches!(fetched(&ranks, &version, None), Err(PublishError::GivenUp { version }) if version == "3-0123456789abcdef"));
+    assert!(
+        matches!(fetched(&ranks, &version, None), Err(PublishError::GivenUp { version }) if version == "3-0123456789abcdef")
+    );
     assert!(fetched(&ranks, &next, None).is_ok());
     assert!(get("/v1/versions/4-fedcba9876543210/bytes").starts_with("HTTP/1.1 404"), "a version of another run");
     assert_eq!(ranks.end(), [""; 0]);
@@ -179,7 +187,7 @@ fn a_bit_that_flips_is_named() {
     let ranks = Ranks::start(None);
     let version = ranks.offer(1);
     ranks.made[1].flipped.store(PIECE_BYTES + 5, Ordering::Relaxed);
-    let error = fetched(&ranks, &version, None).err().expect("a flipped bit").to_string();
+    let error = fetched(&ranks, &version, None).map(drop).expect_err("a flipped bit").to_string();
     assert!(error.starts_with(&format!("piece 1 of rank 1 of version 1-{RUN} is corrupt: expected ")), "{error}");
     ranks.end();
 }
@@ -228,7 +236,7 @@ fn without_the_token_nothing_is_told() {
     let ranks = Ranks::start(Some("sesame"));
     let version = ranks.offer(1);
     for token in [None, Some("sesam"), Some("Sesame"), Some("")] {
-        let error = fetched(&ranks, &version, token).err().expect("an error");
+        let error = fetched(&ranks, &version, token).map(drop).expect_err("no token");
         assert!(matches!(error, PublishError::Refused { status: 401, .. }), "{error}");
     }
     assert!(fetched(&ranks, &version, Some("sesame")).is_ok());
@@ -251,7 +259,8 @@ fn requests_that_are_malformed_huge_or_slow_get_an_answer_or_a_close() {
         let length = body.len();
         format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
     };
-    let get = |path: &str, headers: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
+    let get =
+        |path: &str, headers: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
     let bytes = format!("/v1/versions/1-{RUN}/bytes");
     for (request, status) in [
         (get("/", ""), "404"),
@@ -304,10 +313,15 @@ fn many_connections_take_no_more_than_there_is_room_for() {
     assert_eq!(closed.count(), 200);
     drop(open);
     let asked = || {
-        block_on(async { Connection::open(&ranks.url, None).await?.request("GET", "/v1/manifest", Default::default()).await })
-            .expect("a runtime")
+        block_on(async {
+            Connection::open(&ranks.url, None).await?.request("GET", "/v1/manifest", Default::default()).await
+        })
+        .expect("a runtime")
     };
-    assert!((0..100).any(|_| asked().is_ok() || { std::thread::sleep(Duration::from_millis(20)); false }));
+    assert!((0..100).any(|_| asked().is_ok() || {
+        std::thread::sleep(Duration::from_millis(20));
+        false
+    }));
     ranks.end();
 }
 
