@@ -29,7 +29,7 @@ use walk::{PipelineStageWalk, WalkStep};
 
 /// An upper bound on the ops of one schedule, slightly more than it has, computed without walking it.
 pub const fn ops_max(pass: Pass, tables: &Tables, pipeline: usize) -> usize {
-    let (mut ops, mut chunk) = (1, pipeline);
+    let (mut ops, mut chunk) = (!matches!(pass, Pass::Publish) as usize, pipeline);
     while chunk < tables.chunks.len() {
         ops += ops_of_chunk(pass, tables, chunk);
         chunk += tables.config.mesh.pipeline;

@@ -20,6 +20,8 @@ mod manifest;
 mod offload;
 mod output;
 mod outputs;
+#[cfg(feature = "publish")]
+mod publish_address;
 mod publish_arguments;
 #[cfg(feature = "publish")]
 mod publishing;

@@ -2,8 +2,6 @@
 //! itself, and waits for readers only between steps, for a bounded time.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Instant;
@@ -12,13 +10,14 @@ use serde::Serialize;
 
 use super::offload::agreed;
 use super::output::{Output, say};
+use super::publish_address::{Addresses, Bound};
 use super::publish_arguments::PublishArguments;
 use super::train::{Job, RankEngine};
 use crate::error::Error;
 use zero_core::device::Device;
 use zero_files::weights::{Publication, WeightType};
 use zero_plan::{Bytes, Width, counted};
-use zero_publish::{Readers, Served, Server, Steps, bind, layout, run_name, secret};
+use zero_publish::{Readers, Served, Server, Steps, layout, run_name};
 use zero_ranks::launch;
 
 /// The publications of a run, as one rank makes them.
@@ -61,55 +60,21 @@ impl<'env> Publishing<'env> {
         let arguments = &job.arguments.publishing;
         let (Some(copies), Some(at)) = (engine.copies(), arguments.publish.as_deref()) else { return Ok(None) };
         let (plan, rank) = (engine.plan(), engine.arena().rank());
-        let (first_of_host, _) = plan.config.sharing(rank);
-        let host = own_host(at, first_of_host > 0);
-        let bound = host
-            .as_deref()
-            .map_err(Clone::clone)
-            .and_then(|host| bind(host, rank - first_of_host).map_err(|it| it.to_string()));
-        let bound = bound.and_then(|listener| {
-            let address = listener.local_addr().map_err(|error| error.to_string())?;
-            let token = arguments
-                .publish_token
-                .as_deref()
-                .map(fs::read_to_string)
-                .transpose()
-                .map_err(|error| error.to_string())?;
-            let token = token.map(|token| token.lines().next().unwrap_or_default().trim().to_owned());
-            Ok((listener, address, token, secret().map_err(|error| error.to_string())?))
-        });
-        let bound = bound.map_err(|what| Error::Publish { at: at.to_owned(), what });
-        let (listener, address, token, own_secret) = agreed(engine, bound)?;
-        // Rank 0's secret is that of the run.
-        let secret = gathered(engine, own_secret.map(f64::from))?.swap_remove(0).map(|byte| byte as u8);
-        let ports: Vec<u16> =
-            gathered(engine, [f64::from(address.port())])?.into_iter().map(|[port]| port as u16).collect();
-        let octets = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        let ips = gathered(engine, octets.map(f64::from))?;
-        let url = |rank: usize| {
-            let ip = Ipv6Addr::from(ips[rank].map(|octet| octet as u8));
-            let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
-            format!("http://{}", std::net::SocketAddr::new(ip, ports[rank]))
-        };
-        // Readers have the host of rank 0 already, by whichever name they reach it.
-        let of_host = plan.config.sharing(0).1;
-        let addresses = (0..ports.len()).map(|rank| ((rank >= of_host).then(|| url(rank)), ports[rank])).collect();
+        let bound = agreed(engine, Bound::new(arguments, at, plan, rank))?;
+        let addresses = Addresses::gather(engine, &bound)?;
         let kind = if plan.config.publish.dtype == Width::F32 { WeightType::F32 } else { WeightType::BF16 };
         let publication = publication.clone().in_type(kind);
-        let layout = layout(plan, &publication, addresses);
+        let layout = layout(plan, &publication, addresses.for_readers(plan));
         let bytes = layout.ranks.iter().map(|rank| rank.bytes as u64).sum();
-        let run = run_name(&secret);
-        let first = if first_of_host == 0 { format!("http://{}:{}", loopback(address.ip()), ports[0]) } else { url(0) };
+        let run = run_name(&addresses.secret);
         if rank == 0 {
-            let (dtype, copies) = (kind.name(), plan.config.publish.copies);
-            let (shown, bytes) = (url(0), Bytes(bytes as usize));
-            let copies = counted(copies, "copy", "copies");
-            say(&format!("publish: {bytes} a version in {dtype}, {copies}, at {shown}, run {run}\n\n"));
+            let (dtype, room) = (kind.name(), counted(plan.config.publish.copies, "copy", "copies"));
+            let (version, at) = (Bytes(bytes as usize), addresses.shown());
+            say(&format!("publish: {version} a version in {dtype}, {room}, at {at}, run {run}\n\n"));
         }
-        let served = Served { rank, run, secret, token, layout, files: publication.files, first };
+        let (secret, first, files) = (addresses.secret, addresses.first(), publication.files);
+        let Bound { listener, token, .. } = bound;
+        let served = Served { rank, run, secret, token, layout, files, first };
         let readers = Arc::new(Readers::default());
         let (server, steps) = Server::new(listener, served, Arc::clone(&readers));
         let serve = move || {
@@ -203,38 +168,4 @@ impl<'env> Publishing<'env> {
         engine.gather_numbers(&[0.0])?;
         Ok(())
     }
-}
-
-/// The same numbers of each rank, in the order of ranks: as many at a time as an exchange takes.
-fn gathered<const N: usize, D: Device>(engine: &mut RankEngine<D>, own: [f64; N]) -> Result<Vec<[f64; N]>, Error> {
-    let mut all = vec![[0.0; N]; engine.plan().config.mesh.ranks()];
-    for (index, number) in own.into_iter().enumerate() {
-        let of_ranks = engine.gather_numbers(&[number])?;
-        all.iter_mut().zip(of_ranks).for_each(|(all, &number)| all[index] = number);
-    }
-    Ok(all)
-}
-
-/// The address at which this host serves: as given on the host of rank 0, and elsewhere on the interface that reaches it.
-fn own_host(at: &str, is_other_host: bool) -> Result<String, String> {
-    if !is_other_host {
-        return Ok(at.to_owned());
-    }
-    let first = at.to_socket_addrs().ok().and_then(|mut found| found.next());
-    let first = first.ok_or_else(|| format!("{at} has no address"))?;
-    if first.ip().is_loopback() || first.ip().is_unspecified() {
-        return Err(
-            "ranks on other hosts need the address by which they and readers reach the host of rank 0".to_owned()
-        );
-    }
-    let any: IpAddr = if first.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(first).map(|()| socket));
-    let own = socket.and_then(|socket| socket.local_addr()).map_err(|error| error.to_string())?;
-    Ok(std::net::SocketAddr::new(own.ip(), first.port()).to_string())
-}
-
-/// The address by which ranks of the same host reach rank 0.
-fn loopback(ip: IpAddr) -> String {
-    let ip = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
-    if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() }
 }

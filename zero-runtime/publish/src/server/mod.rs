@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use zero_core::published::PublishedCopies;
 use zero_files::weights::BesideFile;
@@ -47,25 +48,29 @@ pub struct Server {
     served: Served,
     readers: Arc<Readers>,
     offered: UnboundedReceiver<u64>,
+    ended: oneshot::Receiver<()>,
 }
 
-/// By which the thread of a rank says which step's parameters are in its copies. The server ends once it is dropped.
+/// By which the thread of a rank says which step's parameters are in its copies. The server ends at once when it is dropped.
 #[derive(Debug)]
-pub struct Steps(UnboundedSender<u64>);
+pub struct Steps {
+    offers: UnboundedSender<u64>,
+    _alive: oneshot::Sender<()>,
+}
 
 impl Steps {
     /// Says that the parameters after this step are in a copy.
     pub fn offer(&self, step: u64) {
         // A server that has ended has reported why.
-        let _ = self.0.send(step);
+        let _ = self.offers.send(step);
     }
 }
 
 impl Server {
     /// A server on a socket.
     pub fn new(listener: TcpListener, served: Served, readers: Arc<Readers>) -> (Self, Steps) {
-        let (steps, offered) = unbounded_channel();
-        (Self { listener, served, readers, offered }, Steps(steps))
+        let ((offers, offered), (alive, ended)) = (unbounded_channel(), oneshot::channel());
+        (Self { listener, served, readers, offered, ended }, Steps { offers, _alive: alive })
     }
 
     /// Serves until its [`Steps`] is dropped. `report` tells a person what goes wrong.
@@ -73,7 +78,7 @@ impl Server {
     /// # Errors
     /// Those of the system, before it serves.
     pub fn run(self, copies: impl PublishedCopies + 'static, report: impl Fn(&str) + 'static) -> io::Result<()> {
-        let Self { listener, served, readers, mut offered } = self;
+        let Self { listener, served, readers, mut offered, ended } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         listener.set_nonblocking(true)?;
         let tasks = LocalSet::new();
@@ -81,8 +86,14 @@ impl Server {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let versions = Rc::new(Versions::new(copies, served, readers, Box::new(report)));
             let accepting = tokio::task::spawn_local(connection::accept(listener, Rc::clone(&versions)));
-            while let Some(step) = offered.recv().await {
-                versions.note(step).await;
+            let noting = async {
+                while let Some(step) = offered.recv().await {
+                    versions.note(step).await;
+                }
+            };
+            tokio::select! {
+                () = noting => {}
+                _ = ended => {}
             }
             accepting.abort();
             Ok(())
