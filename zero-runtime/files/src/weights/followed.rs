@@ -72,7 +72,7 @@ impl FollowedFolder {
         Ok(Self { path: path.to_owned(), next: parent.join(next) })
     }
 
-    /// The files of a version in which tensors are as `publication` says. `told` is what [`MARK`] says of it.
+    /// The files of a version in which tensors are as `publication` says. `told` is what `published.json` says of it.
     ///
     /// # Errors
     /// Z0368, also if there is no room for it.
