@@ -5,18 +5,20 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
 made=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$made"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$made"' EXIT
 
 sed 's/memory: MiB(256)/publish: (dtype: BF16, copies: 1)/' specs/zero3.ron >"$made/publish.ron"
 binary=$(cargo zero build "$made/publish.ron" | tail -1)
-"$binary" --steps 60 --publish 127.0.0.1:0 --publish-every 20 --held-out 0 --sample 0 \
+# Before the run begins, because the run does not wait for readers that have not joined.
+cargo build --quiet --release --package zero-command --bin zero --no-default-features --features follow
+"$binary" --steps 120 --publish 127.0.0.1:0 --publish-every 20 --held-out 0 --sample 0 \
   --export "$made/exported" --export-dtype bf16 >"$made/log" 2>&1 &
 for _ in $(seq 600); do
   url=$(sed -n 's/^publish: .* at \(http[^,]*\),.*/\1/p' "$made/log")
   [ -n "$url" ] && break
   sleep 0.1
 done
-cargo zero follow "$url" --out "$made/followed" --patience 2 &
+target/release/zero follow "$url" --out "$made/followed" --patience 2 &
 PYTHONPATH=zero-runtime/publish/python "$python" - "$url" "$made/exported/model.safetensors" <<'END'
 import json, sys, time
 from zero_weights import Subscriber, WeightsError
