@@ -16,7 +16,8 @@ use tokio::task::AbortHandle;
 
 use crate::error::PublishError;
 use crate::wire::{
-    Acknowledged, FileEntry, HASH_BYTES, Joined, Joining, Layout, Manifest, Newest, Refusal, Version, hex_hash,
+    Acknowledged, FileEntry, HASH_BYTES, Joined, Joining, Layout, Manifest, Newest, PIECE_BYTES, Refusal, Version,
+    hex_hash,
 };
 
 /// The largest document that a reader accepts, in bytes.
@@ -241,6 +242,7 @@ impl Reader {
         let manifest: Manifest = self.document(version, "manifest", &manifest)?;
         require(version, "layout", &manifest.layout, &bytes)?;
         let layout: Layout = self.document(version, "layout", &bytes)?;
+        require_whole(&manifest, &layout)?;
         let mut ranks = Vec::new();
         for (rank, root) in manifest.roots.iter().enumerate() {
             ranks.push(self.begin(&manifest, &layout, rank, root).await?);
@@ -294,7 +296,7 @@ impl Reader {
             return Err(connection.refused(status, &path, &body.map(|it| it.to_bytes()).unwrap_or_default()));
         }
         let length = answer.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<usize>().ok());
-        let pieces = of_rank.bytes.div_ceil(manifest.piece_bytes.max(1));
+        let pieces = of_rank.bytes.div_ceil(manifest.piece_bytes);
         if length != Some(of_rank.bytes) || hashes.len() != pieces * HASH_BYTES {
             let why = format!("{length:?} bytes and {} of hashes, expected {}", hashes.len(), of_rank.bytes);
             return Err(corrupt(&version, &format!("length of what rank {rank} serves"), why));
@@ -353,8 +355,54 @@ fn corrupt(version: &Version, what: &str, why: String) -> PublishError {
     PublishError::Corrupt { version: version.0.clone(), what: what.to_owned(), why }
 }
 
+/// Requires that a manifest says what is needed to check every byte of its layout: otherwise bytes would be missing, and nobody told.
+fn require_whole(manifest: &Manifest, layout: &Layout) -> Result<(), PublishError> {
+    let (roots, ranks) = (manifest.roots.len(), layout.ranks.len());
+    let why = if roots != ranks {
+        format!("hashes of {roots} ranks, expected {ranks}")
+    } else if manifest.piece_bytes != PIECE_BYTES {
+        format!("pieces of {} bytes, expected {PIECE_BYTES}", manifest.piece_bytes)
+    } else {
+        return Ok(());
+    };
+    Err(corrupt(&manifest.version, "manifest", why))
+}
+
 /// Requires that bytes have a hash.
 fn require(version: &Version, what: &str, expected: &str, bytes: &[u8]) -> Result<(), PublishError> {
     let found = hex_hash(bytes);
     if found == expected { Ok(()) } else { Err(corrupt(version, what, format!("expected {expected}, found {found}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::RankAddress;
+
+    #[test]
+    fn a_manifest_that_leaves_bytes_unchecked_is_refused() {
+        let rank = RankAddress { url: None, port: 1, bytes: 8 };
+        let layout = Layout {
+            model: String::new(),
+            dtype: "f32".to_owned(),
+            ranks: vec![rank.clone(), rank],
+            tensors: Vec::new(),
+            files: Vec::new(),
+        };
+        let refused = |roots: usize, piece_bytes: usize| {
+            let (run, version, layout_hash) = ("r".to_owned(), Version::of(1, "r"), String::new());
+            let roots = vec![String::new(); roots];
+            let manifest = Manifest { version, step: 1, run, layout: layout_hash, piece_bytes, roots };
+            require_whole(&manifest, &layout).err().map(|error| error.to_string())
+        };
+        assert_eq!(refused(2, PIECE_BYTES), None);
+        for (roots, piece_bytes, why) in [
+            (1, PIECE_BYTES, "hashes of 1 ranks, expected 2"),
+            (3, PIECE_BYTES, "hashes of 3 ranks, expected 2"),
+            (2, 0, "pieces of 0 bytes, expected 1048576"),
+            (2, 1 << 40, "pieces of 1099511627776 bytes, expected 1048576"),
+        ] {
+            assert_eq!(refused(roots, piece_bytes), Some(format!("manifest of version 1-r is corrupt: {why}")));
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub struct VersionFolder<'a> {
     partial: UnfinishedFolder<'a>,
     writer: Writer<'a>,
     layout: &'a Layout,
-    bytes: Vec<f32>,
+    numbers: Vec<f32>,
 }
 
 /// The files of a version.
@@ -93,7 +93,7 @@ impl FollowedFolder {
         let VersionFiles { layout, files, directory } = files;
         let partial = begin(directory, layout, files)?;
         let writer = Writer::open(layout, &directory.partial(std::process::id()))?;
-        Ok(VersionFolder { folder: self, partial, writer, layout, bytes: Vec::new() })
+        Ok(VersionFolder { folder: self, partial, writer, layout, numbers: Vec::new() })
     }
 
     /// Gives the folder that is made its name, in place of the one that has it.
@@ -127,11 +127,11 @@ impl VersionFolder<'_> {
         let target = self.layout.targets.iter().find(|target| target.tensor.name == name);
         let target = target.expect("a tensor of the publication");
         let kind = target.tensor.kind;
-        self.bytes.clear();
-        self.bytes.resize(bytes.len() / kind.bytes(), 0.0);
-        assert!(first + self.bytes.len() <= target.tensor.named.elements(), "elements after the end of `{name}`");
-        kind.decode(bytes, &mut self.bytes, 0, 1);
-        self.writer.write_tensor(target, first, &self.bytes)
+        self.numbers.clear();
+        self.numbers.resize(bytes.len() / kind.bytes(), 0.0);
+        assert!(first + self.numbers.len() <= target.tensor.named.elements(), "elements after the end of `{name}`");
+        kind.decode(bytes, &mut self.numbers, 0, 1);
+        self.writer.write_tensor(target, first, &self.numbers)
     }
 
     /// Gives the version the name of the folder, once all of it is on its disk.

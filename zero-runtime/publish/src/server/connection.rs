@@ -17,7 +17,7 @@ use super::routes::{WAIT_MAX, route};
 use super::versions::Versions;
 
 /// Connections at a time; more are closed at once.
-const CONNECTIONS_MAX: usize = 128;
+pub const CONNECTIONS_MAX: usize = 128;
 /// How long the head of a request may take to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection may do nothing. A reader that waits for a version does nothing for less.
