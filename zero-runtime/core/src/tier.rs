@@ -86,6 +86,15 @@ impl Request {
         asked.wrapping_sub(self.number).cast_signed() >= 0
     }
 
+    /// Whether the device has asked for something that is not done.
+    ///
+    /// # Safety
+    /// As for [`Self::is_made`].
+    pub unsafe fn is_open(&self) -> bool {
+        // SAFETY: by the caller's promise.
+        unsafe { (*self.asked).load(Ordering::Acquire) != (*self.done).load(Ordering::Acquire) }
+    }
+
     /// Lets the device go on.
     ///
     /// # Safety

@@ -116,6 +116,15 @@ impl<'p, D: Device> TierOfRank<'p, D> {
         Ok(())
     }
 
+    /// Whether an order that the device has asked for is open. Without queues, the rank itself waits for all it orders.
+    pub(super) fn owes(&self) -> bool {
+        !D::QUEUES
+            || Direction::ALL.into_iter().any(|direction| {
+                // SAFETY: the counts are in the memory of the host, which the arena keeps.
+                unsafe { self.request(direction, 0).is_open() }
+            })
+    }
+
     /// Lets the device go on in place of a tier that will not answer, so that it can be released. Nobody uses what it does then.
     pub(super) fn answer_device(&self) {
         if D::QUEUES {

@@ -15,7 +15,7 @@ use zero_core::watchdog::{Awaited, Watchdog};
 
 /// How many sleeps a device may take to end work whose results nobody needs any more. After that, the work ends with
 /// the process.
-const ANSWERS_MAX: u32 = 500;
+const ANSWERS_MAX: u32 = 5000;
 const ANSWER_SLEEP: Duration = Duration::from_millis(1);
 
 /// The waits that a device has been asked for since the host last saw it idle, in their order: the first that is still
