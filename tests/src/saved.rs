@@ -1,15 +1,17 @@
-//! Saves and resumes engines on threads, as a run does, and reads saved states by tensor.
+//! Saves and resumes engines on threads, as a run does, reads saved states by tensor, and knows what a rank should publish.
 
 use std::path::{Path, PathBuf};
 
+use zero_core::device::Element;
 use zero_core::model::Program;
 use zero_engine::Engine;
 use zero_files::checkpoint::{
     Checkpoint, Elements, FORMAT, Manifest, Shard, ShardWriter, Store, System, entries, tensors_of,
 };
+use zero_plan::Width;
 use zero_plan::place::State;
 use zero_ranks::transport::Transport;
-use zero_runtime::device::Device;
+use zero_runtime::device::{Device, bf16};
 
 /// A manifest that records only the tensors and the step.
 pub fn manifest<D>(program: &Program<D>, step: u64) -> Manifest {
@@ -77,4 +79,24 @@ pub fn bits(path: &Path, state: State) -> Option<Vec<Vec<u32>>> {
         values.into_iter().map(f32::to_bits).collect()
     });
     Some(tensors.collect())
+}
+
+/// What a rank should offer, by what it stores.
+///
+/// # Panics
+/// If an engine lacks a state that it offers.
+pub fn offered<'p, D: Device, T: Transport<'p, D>>(engine: &Engine<'p, D, T>) -> Vec<u8> {
+    let places = engine.arena().places();
+    let mut bytes = Vec::new();
+    for unit in 0..engine.plan().units.len() {
+        let Some(offered) = places.offered(unit) else { continue };
+        let (stored, numbers) = engine.state(places.published_state(), unit).expect("a state of what is offered");
+        for number in &numbers[offered.start - stored.start..][..offered.len] {
+            match engine.plan().config.publish.dtype {
+                Width::F32 => bytes.extend(number.to_le_bytes()),
+                Width::BF16 => bytes.extend(bf16::narrow(*number).to_le_bytes()),
+            }
+        }
+    }
+    bytes
 }

@@ -61,6 +61,8 @@ pub struct UnitState {
     taken_back: usize,
     /// Whether its parameters have been offered to readers.
     offered: bool,
+    /// Whether they wait in a window for their way to a copy.
+    is_in_window: bool,
     /// Whether the gradients of tied parameters have been added up here, or sent to the rank that adds them up.
     tied: bool,
     /// Whether tied parameters have been sent.
@@ -152,6 +154,7 @@ impl UnitState {
         updated_pieces: 0,
         taken_back: 0,
         offered: false,
+        is_in_window: false,
         tied: false,
         mirrored: false,
     };
@@ -388,6 +391,7 @@ impl<'a> Checker<'a, '_> {
             Op::StoreActivations { unit, micro_batch, slot } => self.store_activations(unit, micro_batch, slot),
             Op::FetchActivations { unit, micro_batch, slot } => self.fetch_activations(unit, micro_batch, slot),
             Op::Offer { unit } => self.offer(unit),
+            Op::StoreOffered { unit } => self.store_offered(unit),
         }
     }
 
@@ -446,6 +450,7 @@ impl<'a> Checker<'a, '_> {
                     state.forwards == passes => "a forward is missing",
                     state.updated == (self.updates() && self.at(unit).holds) => "an update is missing",
                     state.offered == self.is_offered(unit) => "an offer is missing",
+                    !state.is_in_window => "what is offered does not get to a copy",
                     state.mirrored == (trains && self.is_mirrored(unit)) => "tied parameters are not sent",
                     matches!(state.slotted, Held::No) => "parameters are held at the end of a step",
                     config.shards_parameters() || matches!(state.replica, Held::Yes) =>

@@ -135,6 +135,10 @@ impl Op {
             Op::Offer { .. } => {
                 ("Copies what this rank offers of the parameters of {unit} to readers.", "publish.dtype")
             }
+            Op::StoreOffered { .. } => (
+                "Starts to take what this rank offers of {unit} to a copy in the memory of the host.",
+                "publish.copies",
+            ),
             Op::StoreActivations { .. } => (
                 "Starts to take the activations of {unit} in micro-batch {micro_batch} to their tier, until its backward.",
                 "offload.activations",

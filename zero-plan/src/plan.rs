@@ -114,7 +114,7 @@ impl<'a> Plan<'a> {
     pub const fn streams_of_device(&self) -> &'static [Stream] {
         match self.config.device.has_streams() {
             false => &[],
-            true if self.config.offloads() => &Stream::ALL,
+            true if self.config.offloads() || self.config.publishes() => &Stream::ALL,
             true => &Stream::OF_DEVICE,
         }
     }

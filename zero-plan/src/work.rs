@@ -133,7 +133,7 @@ fn bytes(plan: &Plan, at: Coordinates, op: Op) -> usize {
         }
         Op::Offer { unit } => {
             let own = plan.places(at);
-            own.offered_from(unit, 0).len_bytes + own.published(unit, 0).len_bytes
+            own.offered_from(unit, 0).len_bytes + own.offered_to(unit, 0).len_bytes
         }
         _ => 0,
     }

@@ -17,6 +17,7 @@ mod nccl;
 mod offload;
 mod pretend;
 mod processes;
+mod publish;
 mod repeats;
 #[path = "../processes/run.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -30,11 +30,11 @@ use zero_tests::tiny::{DIM, TinyBlock, VOCAB};
 use zero_tests::training::{HYPER, noise};
 
 /// One step op by op, two that are captured, and two that are launched again.
-const STEPS: u64 = 5;
+pub const STEPS: u64 = 5;
 
 /// How steps run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     Eager,
     Graphs,
     Profiled,
@@ -42,7 +42,7 @@ enum Way {
 
 /// A GPT with a head of its own, because sums of gradients of tied parameters stay on the device.
 #[zero(spec = "../specs/zero3.ron", device = zero_runtime::device::Cuda)]
-struct Untied {
+pub struct Untied {
     embed: Embedding<VOCAB, 128, DIM>,
     blocks: [TinyBlock; 4],
     norm: LayerNorm<DIM>,
@@ -53,7 +53,7 @@ struct Untied {
 type Bits = (Vec<u64>, Vec<Vec<u32>>);
 
 /// Steps of a rank, with what they are to be compared in.
-fn steps<'p>(engine: &mut Engine<'p, Cuda, Shared<'p, Cuda>>, count: u64) -> Result<Vec<u64>, RunError> {
+pub fn steps<'p>(engine: &mut Engine<'p, Cuda, Shared<'p, Cuda>>, count: u64) -> Result<Vec<u64>, RunError> {
     let config = engine.plan().config;
     let (batch, rank) = (noise(config), engine.arena().coordinates().data_rank(&config.mesh));
     let mut numbers = Vec::new();
@@ -71,7 +71,7 @@ fn states<'p>(engine: &Engine<'p, Cuda, Shared<'p, Cuda>>) -> Vec<Vec<u32>> {
 }
 
 /// Runs each rank of a plan on a pretend device of its own.
-fn on_ranks<R: Send>(
+pub fn on_ranks<R: Send>(
     program: &'static Program<Cuda>,
     config: Config,
     rank: impl for<'p> Fn(&mut Engine<'p, Cuda, Shared<'p, Cuda>>) -> R + Sync,
@@ -129,7 +129,7 @@ fn run(program: &'static Program<Cuda>, config: Config, way: Way) -> Vec<Bits> {
 }
 
 /// A layout of a spec, with masters if parameters are to be narrow.
-fn config(program: &Program<Cuda>, stage: u8, is_narrow: bool) -> Config {
+pub fn config(program: &Program<Cuda>, stage: u8, is_narrow: bool) -> Config {
     let config = changed(program.plan.config, &[CUDA, "mesh=1x1x2", "prefetch=1", "micro_batches=2"]);
     let params = if is_narrow { Width::BF16 } else { Width::F32 };
     let precision = Precision { params, ..config.precision };
@@ -137,7 +137,7 @@ fn config(program: &Program<Cuda>, stage: u8, is_narrow: bool) -> Config {
 }
 
 /// The same with optimizer states in host memory. Blocks have two pieces, so slots rotate.
-fn offloaded(config: Config, prefetch: usize) -> Config {
+pub fn offloaded(config: Config, prefetch: usize) -> Config {
     Config { offload: Offload { optimizer: TierKind::Host, prefetch, piece_bytes: 8192, ..Offload::NONE }, ..config }
 }
 
@@ -154,17 +154,17 @@ fn with_activations(config: Config) -> Config {
 }
 
 /// The same, updated by the host.
-fn on_host(config: Config) -> Config {
+pub fn on_host(config: Config) -> Config {
     Config { offload: Offload { update_on: UpdatePlace::Host, ..config.offload }, ..config }
 }
 
 /// The same with parameters there too, gathered this many uses ahead.
-fn with_parameters(config: Config, prefetch: usize) -> Config {
+pub fn with_parameters(config: Config, prefetch: usize) -> Config {
     Config { offload: Offload { parameters: TierKind::Host, ..config.offload }, prefetch, ..config }
 }
 
 /// Numbers of the orders of work in which a test runs.
-fn seeds() -> core::ops::RangeInclusive<u64> {
+pub fn seeds() -> core::ops::RangeInclusive<u64> {
     if is_left_out("other orders of work of devices whose hosts keep states") { 1..=2 } else { 1..=20 }
 }
 

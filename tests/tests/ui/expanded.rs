@@ -210,6 +210,10 @@ impl StepOps for Recorder {
         self.note(Op::Offer { unit: unit.number }, Some(unit), &[], bytes);
     }
 
+    fn store_offered(&mut self, unit: UnitBuffers, bytes: usize) {
+        self.note(Op::StoreOffered { unit: unit.number }, Some(unit), &[], bytes);
+    }
+
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize) {
         self.note(Op::Fetch { unit: unit.number, piece: of(piece, slot) }, Some(unit), &states_in(slot), bytes);
     }

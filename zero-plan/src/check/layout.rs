@@ -443,7 +443,7 @@ const fn check_copies(own: &Places) -> BrokenRule {
         rules! {
             end <= whole.offset_bytes => "copies of published parameters that overlap",
             bytes_on_line(own.tables.config, whole.offset_bytes) => "a copy that does not start on a line",
-            whole.end_bytes() <= own.region_bytes(Kind::Published) => "a copy beyond the room for published parameters",
+            whole.end_bytes() <= own.stored_copies().offset_bytes => "a copy beyond the room for published parameters",
         }
         let (mut before, mut unit) = (whole.offset_bytes, 0);
         while unit < own.tables.units.len() {
@@ -452,6 +452,8 @@ const fn check_copies(own: &Places) -> BrokenRule {
                 rules! {
                     before <= place.offset_bytes => "published units that overlap",
                     place.end_bytes() <= whole.end_bytes() => "a published unit beyond the end of its copy",
+                    own.offered_to(unit, copy).end_bytes() <= own.region_bytes(own.offered_to(unit, copy).region) =>
+                        "an offer beyond the room for it",
                 }
                 before = place.end_bytes();
             }
@@ -475,6 +477,7 @@ const fn suits(tables: &Tables, kind: Kind, home: Home) -> bool {
         Kind::Parameters if config.offloads_parameters() => Some(config.offload.parameters),
         Kind::SumsWindow | Kind::ParametersWindow | Kind::StepWords if config.updates_on_host() => Some(TierKind::Host),
         Kind::Relay if config.relays() => Some(TierKind::Host),
+        Kind::Published if config.stores_published() => Some(TierKind::Host),
         _ => None,
     };
     if let Some(tier) = tier {

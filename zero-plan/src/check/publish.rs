@@ -6,7 +6,15 @@ use crate::schedule::Op;
 
 /// Whether a publication may have such an op: it offers, brings shards from their tier, and does updates that are due.
 pub(super) const fn is_of_publications(op: Op) -> bool {
-    matches!(op, Op::Offer { .. } | Op::FetchShard { .. } | Op::Fetch { .. } | Op::Update { .. } | Op::Store { .. })
+    matches!(
+        op,
+        Op::Offer { .. }
+            | Op::StoreOffered { .. }
+            | Op::FetchShard { .. }
+            | Op::Fetch { .. }
+            | Op::Update { .. }
+            | Op::Store { .. }
+    )
 }
 
 impl Checker<'_, '_> {
@@ -33,6 +41,13 @@ impl Checker<'_, '_> {
             self.is_fresh(unit) => "an offer before the update of its parameters",
         }
         self.units[unit].offered = true;
+        self.units[unit].is_in_window = self.subject.tables.config.stores_published();
         if self.subject.tables.config.fetches_published() { self.give_shard(unit, 0) } else { None }
+    }
+
+    pub(super) const fn store_offered(&mut self, unit: usize) -> BrokenRule {
+        rules! { self.units[unit].is_in_window => "a store of what is not in the window of published parameters", }
+        self.units[unit].is_in_window = false;
+        None
     }
 }

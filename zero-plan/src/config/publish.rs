@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Width};
+use crate::schedule::Op;
 
 /// What each rank copies of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,15 +41,36 @@ impl Config {
         self.publishes() && self.offloads_parameters() && !self.publishes_master()
     }
 
-    /// Elements of all copies of this many elements. Each copy begins on a line.
-    pub const fn copies_of(&self, elements: usize) -> usize {
+    /// Whether an op is the last of a rank that reads a shard in the slot that it was fetched to, so that peers may count it.
+    pub const fn leaves_fetched(&self, op: Op) -> bool {
+        match op {
+            Op::Gather { .. } => self.gathers_fetched(),
+            Op::Offer { .. } => self.gathers_fetched() && self.fetches_published(),
+            _ => false,
+        }
+    }
+
+    /// Whether copies lie in the memory of the host, which the device takes them to while the next step has begun. What it offers
+    /// waits for that in a window.
+    pub const fn stores_published(&self) -> bool {
+        self.publishes() && self.device.has_streams()
+    }
+
+    /// Elements of a copy of this many elements. Each copy begins on a line.
+    pub const fn copy_of(&self, elements: usize) -> usize {
         let element = self.publish.dtype.bytes();
-        self.publish.copies * (self.whole_lines(elements * element) / element)
+        self.whole_lines(elements * element) / element
+    }
+
+    /// Elements of the region for all copies of this many elements. If a device takes them there, a line follows in which it says how
+    /// many have arrived.
+    pub const fn copies_of(&self, elements: usize) -> usize {
+        let line = if self.stores_published() { self.copy_of(1) } else { 0 };
+        self.publish.copies * self.copy_of(elements) + line
     }
 
     /// Whether a spec may publish beside its other keys: otherwise it is refused (Z0114).
     pub const fn can_publish(&self) -> bool {
-        let is_in_tier = self.publishes_master() && self.offloads_optimizer();
-        self.publish.is_none() || !self.device.has_streams() && !is_in_tier
+        self.publish.is_none() || !self.publishes_master() || !self.offloads_optimizer()
     }
 }

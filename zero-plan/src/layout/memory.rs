@@ -65,11 +65,13 @@ pub enum Kind {
     Relay,
     /// Copies of the parameters that the rank publishes.
     Published,
+    /// What the rank offers of its parameters, on its way to a copy in the memory of the host.
+    PublishedWindow,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 26] = [
+    pub const ALL: [Kind; 27] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -96,6 +98,7 @@ impl Kind {
         Kind::StepWords,
         Kind::Relay,
         Kind::Published,
+        Kind::PublishedWindow,
     ];
 
     /// Its name in reports.
@@ -127,6 +130,7 @@ impl Kind {
             Kind::StepWords => "step words",
             Kind::Relay => "relay of the disk",
             Kind::Published => "published parameters",
+            Kind::PublishedWindow => "window of published",
         }
     }
 
@@ -144,7 +148,7 @@ impl Kind {
             Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => None,
             Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => None,
             Kind::StepWords | Kind::Relay => None,
-            Kind::Published => Some(config.publish.dtype),
+            Kind::Published | Kind::PublishedWindow => Some(config.publish.dtype),
         }
     }
 
@@ -155,6 +159,7 @@ impl Kind {
             Kind::ParametersWindow | Kind::Shards | Kind::Relay => true,
             Kind::Reduced => config.offloads_gradients(),
             Kind::Activations => config.offloads_activations(),
+            Kind::Published => config.stores_published(),
             _ => false,
         }
     }
@@ -364,6 +369,7 @@ const fn home(tables: &Tables, kind: Kind) -> Home {
             config.offload.optimizer
         }
         Kind::Relay if config.relays() => TierKind::Host,
+        Kind::Published if config.stores_published() => TierKind::Host,
         _ => TierKind::Device,
     };
     if let Some(tier) = tier.home() {

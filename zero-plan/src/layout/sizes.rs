@@ -217,6 +217,8 @@ impl RegionSizes {
             Kind::StepWords => 0,
             Kind::Relay => config.relay_bytes(),
             Kind::Published => config.copies_of(self.owned / config.mesh.data_ranks()),
+            Kind::PublishedWindow if !config.stores_published() => 0,
+            Kind::PublishedWindow => config.copy_of(self.owned / config.mesh.data_ranks()),
             Kind::Recomputed => self.recomputed_bytes_max,
             Kind::ActivationGradients => 2 * self.boundary_bytes_max,
             Kind::Outgoing => OUTGOING_SLOTS * (self.outgoing_bytes_max + self.incoming_bytes_max),

@@ -254,6 +254,7 @@ impl OfOp<'_, '_> {
             Op::StoreActivations { unit, micro_batch, slot } => self.move_activations(unit, micro_batch, slot, true),
             Op::FetchActivations { unit, micro_batch, slot } => self.move_activations(unit, micro_batch, slot, false),
             Op::Offer { unit } => self.offer(unit),
+            Op::StoreOffered { unit } => self.store_offered(unit),
             Op::Gather { .. }
             | Op::Wait { .. }
             | Op::Release { .. }

@@ -85,6 +85,8 @@ fn spot(plan: &Plan, pass: Pass, rank: usize, op: usize, note: impl Into<String>
 }
 
 #[cfg(test)]
+mod publish_tests;
+#[cfg(test)]
 mod relay_tests;
 #[cfg(test)]
 mod tests;

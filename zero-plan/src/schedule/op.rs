@@ -209,6 +209,11 @@ pub enum Op {
         /// The unit.
         unit: usize,
     },
+    /// Starts to take what it offers to a copy in the memory of the host. The next pass may begin meanwhile.
+    StoreOffered {
+        /// The unit.
+        unit: usize,
+    },
 }
 
 /// A piece of the states of a unit, on its way between a tier and the window, or in the window.

@@ -12,14 +12,14 @@ const fn offers(walk: &PipelineStageWalk, unit: usize) -> bool {
     walk.tables.config.publishes() && walk.has(unit) && walk.tables.units[unit].params > 0
 }
 
-/// An upper bound on the ops for the units of a chunk: fetch and offer and, if updates are due, those of each piece.
+/// An upper bound on the ops for the units of a chunk: fetch, offer and store and, if updates are due, those of each piece.
 pub(super) const fn ops_max(tables: &Tables, first: usize, end: usize) -> usize {
     if !tables.config.publishes() {
         return 0;
     }
     let (mut ops, mut unit) = (0, first);
     while unit < end {
-        ops += 2 + if tables.config.updates_at_use() { 3 * tables.pieces(unit) } else { 0 };
+        ops += 3 + if tables.config.updates_at_use() { 3 * tables.pieces(unit) } else { 0 };
         unit += 1;
     }
     ops
@@ -27,22 +27,27 @@ pub(super) const fn ops_max(tables: &Tables, first: usize, end: usize) -> usize 
 
 /// Appends the ops of a publication.
 pub(super) const fn offer_all(walk: &PipelineStageWalk, window: &mut Window, ops: &mut Ops) {
-    let fetches = walk.tables.config.fetches_published();
+    let config = walk.tables.config;
+    let fetches = config.fetches_published();
+    let slots = if config.gathers_fetched() { 1 } else { Offload::SHARD_SLOTS };
     let (mut unit, mut next) = (0, 0);
     // Units fetched and offered so far.
     let (mut fetched, mut offered) = (0, 0);
     while unit < walk.tables.units.len() {
         if offers(walk, unit) {
-            while fetches && next < walk.tables.units.len() && fetched < offered + Offload::SHARD_SLOTS {
+            while fetches && next < walk.tables.units.len() && fetched < offered + slots {
                 if offers(walk, next) {
                     window.before_use(walk, next, ops);
-                    ops.push(Op::FetchShard { unit: next, slot: fetched % Offload::SHARD_SLOTS });
+                    ops.push(Op::FetchShard { unit: next, slot: fetched % slots });
                     fetched += 1;
                 }
                 next += 1;
             }
             window.before_use(walk, unit, ops);
             ops.push(Op::Offer { unit });
+            if config.stores_published() {
+                ops.push(Op::StoreOffered { unit });
+            }
             offered += 1;
         }
         unit += 1;

@@ -234,6 +234,7 @@ impl Op {
                 it("fetch", Class::Tier, Stream::Fetch).unit(unit).micro_batch(micro_batch).slot(slot)
             }
             Op::Offer { unit } => it("offer", Class::Tier, Compute).unit(unit),
+            Op::StoreOffered { unit } => it("store", Class::Tier, Stream::Store).unit(unit),
         }
     }
 

@@ -49,6 +49,7 @@ pub const fn fill_queue(pass: Pass, tables: &Tables, ops: &[Op], seen: Seen, out
         given: 0,
         updated_shard: None,
         activations: [None; Offload::SLOTS_MAX],
+        offered: None,
     };
     let mut streams: [KnownStreams; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut op = 0;
@@ -110,6 +111,8 @@ struct Rules<'a, 's> {
     updated_shard: Last,
     /// The last op on each place that units take turns with for their activations.
     activations: [Last; Offload::SLOTS_MAX],
+    /// The last offer.
+    offered: Last,
 }
 
 impl Rules<'_, '_> {
@@ -122,7 +125,7 @@ impl Rules<'_, '_> {
                 self.shards[self.given % Offload::SHARD_SLOTS]
             }
             // The fetch right before it has waited for the release of what it overwrites.
-            Op::Gather { .. } if self.tables.config.gathers_fetched() => self.shards[0],
+            Op::Gather { .. } | Op::Offer { .. } if self.tables.config.gathers_fetched() => self.shards[0],
             Op::FetchShard { unit, slot } if self.tables.config.gathers_fetched() => {
                 self.seen.releases[self.gathered_at(unit, slot)]
             }
@@ -197,6 +200,7 @@ impl Rules<'_, '_> {
             Op::Update { unit, .. } if self.tables.is_orthogonalized(unit) => {
                 self.seen.spreads[self.tables.placements[unit].bucket]
             }
+            Op::StoreOffered { .. } => self.offered,
             _ => None,
         }
     }
@@ -208,7 +212,13 @@ impl Rules<'_, '_> {
                 self.seen.gathers[unit] = Some((at, slot));
                 self.give(at);
             }
-            Op::Offer { .. } => self.give(at),
+            Op::Offer { .. } => {
+                self.give(at);
+                self.offered = Some(at);
+                if self.tables.config.gathers_fetched() {
+                    self.seen.releases[0] = Some(at);
+                }
+            }
             Op::FetchShard { .. } if self.tables.config.gathers_fetched() => self.shards[0] = Some(at),
             Op::FetchShard { slot, .. } => (self.shards[slot], self.updated_shard) = (Some(at), None),
             Op::Store { .. } if self.tables.config.updates_at_use() => self.updated_shard = Some(at),

@@ -233,6 +233,7 @@ fn name(op: Op) -> &'static str {
         Op::StoreSums { .. } => "store_sums",
         Op::StoreActivations { .. } => "store_activations",
         Op::FetchActivations { .. } => "fetch_activations",
+        Op::StoreOffered { .. } => "store_offered",
         op => op.traits().name,
     }
 }

@@ -132,7 +132,7 @@ fn touches(plan: &Plan, ops: &[Op], at: usize) -> Vec<Touch> {
             let read = [(sum(unit), false), (Thing::Direction(unit), false)];
             updated(unit).into_iter().chain(read).chain(spread).collect()
         }
-        Op::Offer { .. } => unreachable!("these plans publish nothing"),
+        Op::Offer { .. } | Op::StoreOffered { .. } => unreachable!("these plans publish nothing"),
         Op::Fetch { .. }
         | Op::Store { .. }
         | Op::FetchSums { .. }

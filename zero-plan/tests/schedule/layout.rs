@@ -50,7 +50,7 @@ fn width(plan: &Plan, kind: Kind) -> usize {
         Kind::Snapshot | Kind::Activations | Kind::Recomputed | Kind::StoredActivations => return 1,
         Kind::ActivationGradients | Kind::Outgoing | Kind::Workspace | Kind::Inbox => return 1,
         Kind::StepWords | Kind::Relay => return 1,
-        Kind::Published => plan.config.publish.dtype,
+        Kind::Published | Kind::PublishedWindow => plan.config.publish.dtype,
     };
     width.bytes()
 }

@@ -2,15 +2,15 @@
 
 use zero_plan::place::{Access, Content, Position, State, accesses};
 use zero_plan::{
-    Config, Kind, Mesh, Offload, Op, Pass, Plan, Publish, TierKind, UpdateTime, Width, prove, prove_accesses,
-    prove_ranks,
+    Config, DeviceKind, Home, Kind, Mesh, Offload, Op, Pass, Plan, Publish, TierKind, TransportKind, UpdateTime, Width,
+    prove, prove_accesses, prove_ranks,
 };
 
 use crate::model::{
     Model, ON_DISK, at_use, config, mesh, models_with_offloaded_parameters, offloaded_models, precision, small_models,
 };
 use crate::mutants::Edit;
-use crate::tiers::edits;
+use crate::tiers::{edits, on_gpus};
 
 /// Two copies in bf16.
 pub const IN_BF16: Publish = Publish { dtype: Width::BF16, copies: 2 };
@@ -23,7 +23,11 @@ fn published(models: Vec<Model>, publish: Publish) -> Vec<Model> {
 /// All kinds of plans that can publish.
 fn models() -> Vec<Model> {
     let tiers = [offloaded_models(), models_with_offloaded_parameters()].concat();
-    let all = [small_models(), tiers.clone(), at_use(tiers)].concat();
+    let transports = [TransportKind::Peer, TransportKind::Nccl];
+    let of_gpus = [small_models(), tiers.clone()].concat().into_iter();
+    let of_gpus = of_gpus.flat_map(|model| transports.map(|transport| on_gpus(model.clone(), transport)));
+    let of_gpus = of_gpus.filter(|model| model.config.mesh.ranks() > 1);
+    let all = [small_models(), tiers.clone(), at_use(tiers), of_gpus.collect()].concat();
     let in_f32 = Publish { dtype: Width::F32, copies: 1 };
     [published(all.clone(), IN_BF16), published(all, in_f32)].concat()
 }
@@ -62,8 +66,15 @@ fn ranks_offer_every_parameter_once() {
                 .map(|unit| plan.placements[unit].padded)
                 .sum();
             let Publish { dtype, copies } = plan.config.publish;
-            let copy = owned / mesh.data_ranks() * dtype.bytes();
-            assert_eq!(region.bytes, copies * copy.next_multiple_of(plan.config.device.line_bytes()));
+            let line = plan.config.device.line_bytes();
+            let copy = (owned / mesh.data_ranks() * dtype.bytes()).next_multiple_of(line);
+            let window = plan.pipeline_stages[0].memory.region(Kind::PublishedWindow);
+            if plan.config.device.has_streams() {
+                assert_eq!((region.home, region.bytes), (Home::Host, copies * copy + line));
+                assert_eq!((window.home, window.bytes), (Home::Private, copy));
+            } else {
+                assert_eq!((region.home, region.bytes, window.bytes), (Home::Private, copies * copy, 0));
+            }
         });
     }
     assert!(masters > 0 && fetched > 0, "{masters}, {fetched}");
@@ -89,15 +100,20 @@ fn a_fault_in_a_publication_is_found() {
     let (mut refused, mut accepted) = (0, 0);
     let shards = Offload { parameters: TierKind::Disk, piece_bytes: 8192, ..Offload::NONE };
     let later = |parameters| Offload { parameters, update: UpdateTime::AtUse, prefetch: 0, ..ON_DISK };
-    for offload in [Offload::NONE, shards, later(TierKind::Device), later(TierKind::Disk)] {
-        let config = Config { mesh: mesh(1, 1, 1), offload, prefetch: 1, publish: IN_BF16, ..config(3) };
+    let on_processors = [Offload::NONE, shards, later(TierKind::Device), later(TierKind::Disk)];
+    let on_processors = on_processors.map(|offload| (DeviceKind::Cpu, TransportKind::Shm, offload));
+    let shards = Offload { parameters: TierKind::Host, ..shards };
+    let on_gpus = [Offload::NONE, shards].map(|offload| (DeviceKind::Cuda, TransportKind::Peer, offload));
+    for (device, transport, offload) in on_processors.into_iter().chain(on_gpus) {
+        let mesh = mesh(1, 1, 1);
+        let config = Config { device, transport, mesh, offload, prefetch: 1, publish: IN_BF16, ..config(3) };
         Model::new(config, &[9000, 7, 0, 70], None).plan().with(|plan| {
             let ops = plan.pipeline_stages[0].publication;
             let all = edits(plan, ops, |op| op.class() == Op::Offer { unit: 0 }.class() || op.traits().piece.is_some());
             let offers = (0..plan.units.len()).flat_map(|unit| {
-                let offer = Op::Offer { unit };
-                (0..=ops.len())
-                    .flat_map(move |at| [Edit::Insert(at, offer), Edit::Replace(at.min(ops.len() - 1), offer)])
+                [Op::Offer { unit }, Op::StoreOffered { unit }].into_iter().flat_map(|op| {
+                    (0..=ops.len()).flat_map(move |at| [Edit::Insert(at, op), Edit::Replace(at.min(ops.len() - 1), op)])
+                })
             });
             for edit in all.into_iter().chain(offers).filter(|edit| edit.apply(ops) != ops) {
                 let edited = edit.apply(ops);
@@ -114,6 +130,8 @@ fn a_fault_in_a_publication_is_found() {
                     let fetched =
                         edited.iter().position(|op| matches!(op, Op::FetchShard { unit: of, .. } if *of == unit));
                     let offered = at(Op::Offer { unit });
+                    let stored = at(Op::StoreOffered { unit });
+                    assert!(stored.is_some() == (device == DeviceKind::Cuda) && (stored.is_none() || offered < stored));
                     assert!(
                         updated < offered && fetched < offered && (fetched.is_none() || updated < fetched),
                         "{edited:?}"

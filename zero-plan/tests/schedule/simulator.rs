@@ -253,7 +253,8 @@ impl World<'_> {
             | Op::FetchShard { .. }
             | Op::StoreActivations { .. }
             | Op::FetchActivations { .. }
-            | Op::Offer { .. } => {
+            | Op::Offer { .. }
+            | Op::StoreOffered { .. } => {
                 unreachable!("all states of these plans are on the device, and not published")
             }
         }

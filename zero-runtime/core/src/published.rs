@@ -5,6 +5,9 @@ pub trait PublishedCopies {
     /// Bytes of a copy.
     fn bytes(&self) -> usize;
 
+    /// Whether the copy of the parameters after `step` steps is on its way, so that it is there soon.
+    fn is_coming(&self, step: u64) -> bool;
+
     /// Reads the copy of the parameters after `step` steps, from byte `start` on. Returns whether it is there: otherwise a newer one
     /// has taken its place, or is about to, and `to` holds nothing that may be used. Never waits.
     ///

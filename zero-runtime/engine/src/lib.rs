@@ -457,6 +457,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             Op::Momentum { unit } => self.momentum(unit),
             Op::Update { unit, piece } => self.update(unit, piece),
             Op::Offer { unit } => self.offer(unit),
+            Op::StoreOffered { unit } => self.store_offered(unit),
             op if op.traits().stream.is_of_tier() => {
                 // SAFETY: as above; before a run, the streams of the plan are proven to order all accesses to its places.
                 unsafe { self.travel((pass, index), op) };

@@ -38,7 +38,16 @@ impl AwaitedOps {
 
     /// Ends a pass: the compute stream continues after all of it.
     pub fn end_pass<D: Device>(&self, plan: &Plan, device: &D) {
-        for &stream in plan.streams_of_device().iter().skip(1) {
+        self.join(plan.streams_of_device().iter().skip(1), device);
+    }
+
+    /// Ends a publication: the compute stream continues after all of it but what goes to the memory of the host.
+    pub fn end_publication<D: Device>(&self, plan: &Plan, device: &D) {
+        self.join(plan.streams_of_device().iter().skip(1).filter(|stream| **stream != Stream::Store), device);
+    }
+
+    fn join<'s, D: Device>(&self, streams: impl Iterator<Item = &'s Stream>, device: &D) {
+        for &stream in streams {
             device.enter(stream as usize);
             device.record(stream as usize);
             device.enter(Stream::Compute as usize);

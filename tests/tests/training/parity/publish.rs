@@ -1,14 +1,13 @@
 //! Publish: the copies that ranks offer to readers have the bits of what they own after each step, whatever the layout and wherever
 //! states are kept, and training with them has the bits of training without.
 
-use zero_core::device::Element;
 use zero_core::model::{Model, Program};
 use zero_core::published::PublishedCopies;
 use zero_core::tier::Tier;
-use zero_engine::Engine;
 use zero_plan::{Config, OptimizerKind, Plan, PlanBuf, Precision, Publish, TierKind, TransportKind, Width, prove};
 use zero_ranks::transport::{Shared, local};
-use zero_runtime::device::{Device, bf16};
+use zero_runtime::device::Device;
+use zero_tests::saved::offered;
 use zero_tests::tiers::{Haste, MemoryTier, offloaded, offloaded_shards, offloaded_sums};
 use zero_tests::tiny::{InBothWidths, Tied, Untied};
 use zero_tests::training::{CONFIG, mesh};
@@ -17,23 +16,6 @@ use super::WIDTHS;
 use super::tiers::{engine, now_and_later, steps};
 
 const STEPS: u64 = 4;
-
-/// What a rank should offer, by what it stores.
-fn owned<'p, D: Device>(engine: &Engine<'p, D, Shared<'p, D>>) -> Vec<u8> {
-    let places = engine.arena().places();
-    let mut bytes = Vec::new();
-    for unit in 0..engine.plan().units.len() {
-        let Some(offered) = places.offered(unit) else { continue };
-        let (stored, numbers) = engine.state(places.published_state(), unit).expect("a state of what is offered");
-        for number in &numbers[offered.start - stored.start..][..offered.len] {
-            match engine.plan().config.publish.dtype {
-                Width::F32 => bytes.extend(number.to_le_bytes()),
-                Width::BF16 => bytes.extend(bf16::narrow(*number).to_le_bytes()),
-            }
-        }
-    }
-    bytes
-}
 
 /// The losses and norms of a rank, which publishes before the first step and after each one.
 fn rank<'p, D: Device>(
@@ -54,7 +36,7 @@ fn rank<'p, D: Device>(
         }
         engine.publish().expect("a publication");
         let copies = engine.copies().expect("a plan with copies");
-        offers.push(owned(&engine));
+        offers.push(offered(&engine));
         // Each copy that the plan has room for is one of the last ones, whole.
         let mut found = vec![0; copies.bytes()];
         for (before, offered) in offers.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::{Access, Content, OfOp};
 use crate::mesh::Coordinates;
-use crate::place::State;
+use crate::place::{Place, State};
 use crate::plan::Plan;
 
 impl OfOp<'_, '_> {
@@ -16,8 +16,20 @@ impl OfOp<'_, '_> {
         };
         let from = own.offered_from(unit, self.position.shard_slot());
         self.note(own.at, from, content, self.bytes(from.region, offered.start), false);
-        let to = own.published(unit, self.position.copy);
-        self.note(own.at, to, Content::Published { unit }, self.bytes(to.region, offered.start), true);
+        self.note_published(unit, own.offered_to(unit, self.position.copy), true);
+    }
+
+    /// Takes what this rank offers of a unit from the window to the copy.
+    pub(super) fn store_offered(&mut self, unit: usize) {
+        let copy = self.position.copy;
+        self.note_published(unit, self.own.offered_to(unit, copy), false);
+        self.note_published(unit, self.own.published(unit, copy), true);
+    }
+
+    fn note_published(&mut self, unit: usize, place: Place, writes: bool) {
+        let Some(offered) = self.own.offered(unit) else { return };
+        let from_byte = self.bytes(place.region, offered.start);
+        self.note(self.own.at, place, Content::Published { unit }, from_byte, writes);
     }
 }
 

@@ -182,7 +182,7 @@ impl QueuedSoFar {
                 (self.fetched[unit], self.shards[slot]) = (times, times);
                 [Some(SignalCount::Gathered), None]
             }
-            Op::Gather { .. } if plan.config.gathers_fetched() => {
+            op if plan.config.leaves_fetched(op) => {
                 self.raise(SignalCount::Released);
                 [Some(SignalCount::Released), None]
             }

@@ -5,6 +5,7 @@ use super::clock::{KnownDone, OpNumber, StreamChain};
 use super::memory::{TouchedMemory, Unordered};
 use super::signals::{AwaitedCounts, CountedRanks, QueuedSoFar, SignalCount};
 use super::{Flaw, spot};
+use crate::config::Config;
 use crate::mesh::{Axis, Coordinates};
 use crate::pipeline::Pass;
 use crate::place::{Access, Accesses, Position};
@@ -105,7 +106,7 @@ impl<'a> StreamsWalk<'a> {
         let Some(&pass) = self.passes.get(own.pass) else { return Ok(false) };
         let pipeline_stage = self.plan.of_rank(rank);
         let Some(&op) = pipeline_stage.ops(pass).get(own.op) else {
-            own.meet(self.plan.config.publish.copies);
+            own.meet(&self.plan.config, &self.passes[own.pass..]);
             return Ok(true);
         };
         let queued = pipeline_stage.queue(pass)[own.op];
@@ -256,16 +257,29 @@ pub(super) fn is_done_by(plan: &Plan, op: Op, at: Coordinates, access: &Access) 
     access.at == at || !plan.config.transport.carries() || op.traits().axis.is_none()
 }
 
+/// Whether what a publication takes to the host goes on after it: the first of the passes left is one, and the next is another pass,
+/// which touches none of it.
+fn goes_on(passes: &[Pass]) -> bool {
+    matches!(passes, [Pass::Publish, Pass::Train | Pass::Evaluate, ..])
+}
+
 impl WalkingRank {
-    /// Ends a pass: each stream then knows what all of them have done.
-    fn meet(&mut self, copies: usize) {
+    /// Ends a pass: each stream then knows what all of them have done. What a publication takes to the host goes on, unless the next
+    /// pass is a publication, too.
+    fn meet(&mut self, config: &Config, passes: &[Pass]) {
         let [mut all, others @ ..] = self.streams.clone();
-        others.iter().for_each(|other| all.join(other));
-        self.streams.fill(all);
+        let (stores, goes_on) = (Stream::Store as usize, config.stores_published() && goes_on(passes));
+        let joins = |stream: &usize| !goes_on || *stream != stores;
+        others.iter().enumerate().filter(|(at, _)| joins(&(at + 1))).for_each(|(_, other)| all.join(other));
+        for (at, stream) in self.streams.iter_mut().enumerate() {
+            if joins(&at) { stream.clone_from(&all) } else { stream.join(&all) }
+        }
         self.done.clear();
         self.position.restart();
         // Each publication writes the next copy.
-        self.position.copy = if copies > 0 { (self.position.copy + 1) % copies } else { 0 };
+        if passes.first() == Some(&Pass::Publish) {
+            self.position.copy = (self.position.copy + 1) % config.publish.copies;
+        }
         (self.pass, self.op) = (self.pass + 1, 0);
     }
 }

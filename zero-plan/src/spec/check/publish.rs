@@ -2,7 +2,7 @@
 
 use super::offload::OPTIMIZER;
 use super::{CheckedSpec, Rule};
-use crate::config::{Config, DeviceKind};
+use crate::config::Config;
 use crate::diagnostic::Diagnostic;
 
 const DTYPE: &str = "publish.dtype";
@@ -10,7 +10,6 @@ const COPIES: &str = "publish.copies";
 
 pub const RULES: &[Rule] = &[
     Rule { reads: &[DTYPE, COPIES], find: copies_of_nothing },
-    Rule { reads: &[DTYPE, "device"], find: parameters_of_gpus },
     Rule { reads: &[DTYPE, OPTIMIZER, "precision"], find: master_copy_in_a_tier },
 ];
 
@@ -28,14 +27,6 @@ fn impossible(subject: &CheckedSpec, why: &str, label: &str, help: &str) -> Opti
     let dtype = subject.spec.publish.dtype?;
     let problem = Diagnostic::new("Z0114", DTYPE, format!("`{DTYPE}` is {dtype:?}, {why}"));
     Some(problem.at(subject.given(DTYPE)?.value, label).help(help))
-}
-
-fn parameters_of_gpus(subject: &CheckedSpec) -> Option<Diagnostic> {
-    if subject.spec.device == DeviceKind::Cpu {
-        return None;
-    }
-    let (why, label) = ("which ranks on a GPU cannot publish yet", "the copies would lie in the memory of the host");
-    impossible(subject, why, label, "remove `publish`, or set `device` to Cpu")
 }
 
 fn master_copy_in_a_tier(subject: &CheckedSpec) -> Option<Diagnostic> {
@@ -58,12 +49,10 @@ mod tests {
     fn what_cannot_be_published_is_refused_at_its_key() {
         let text = "(zero: (stage: 3), publish: (copies: 2))";
         one(text, "Z0108", (1, 30), "`publish.copies` has no effect without `publish.dtype`", "nothing is published");
-        let text = "(zero: (stage: 3), device: Cuda, publish: (dtype: BF16))";
-        let message = "`publish.dtype` is BF16, which ranks on a GPU cannot publish yet";
-        one(text, "Z0114", (1, 51), message, "the copies would lie in the memory of the host");
         let precision = "precision: (compute: BF16, params: BF16), offload: (optimizer: Disk)";
         assert_eq!(codes(&format!("(zero: (stage: 3), {precision}, publish: (dtype: F32))")), ["Z0114"]);
         assert_eq!(codes(&format!("(zero: (stage: 3), {precision}, publish: (dtype: BF16))")), [""; 0]);
+        assert_eq!(codes("(zero: (stage: 3), device: Cuda, publish: (dtype: BF16))"), [""; 0]);
         assert_eq!(codes("(zero: (stage: 3), offload: (optimizer: Disk), publish: (dtype: F32, copies: 1))"), [""; 0]);
         assert_eq!(codes("(zero: (stage: 3), publish: (dtype: F32, copies: 17))"), ["Z0106"]);
     }

@@ -44,7 +44,7 @@ pub(super) fn of_op(plan: &Plan, pipeline: usize, pass: Pass, op: Op, position: 
             let whole = whole.filter_map(|state| own.state(state, unit)).map(|(_, place)| place);
             whole.chain([own.updated(unit)]).map(|place| own.of_piece(place, unit, piece.index).len_bytes).sum()
         }
-        Op::Offer { unit } => own.published(unit, position.copy).len_bytes,
+        Op::Offer { unit } | Op::StoreOffered { unit } => own.published(unit, position.copy).len_bytes,
         Op::Fetch { .. }
         | Op::Store { .. }
         | Op::FetchSums { .. }

@@ -36,7 +36,9 @@ impl MemoryGroup {
     /// The group of a kind.
     pub const fn of(kind: Kind) -> Self {
         match kind {
-            Kind::Parameters | Kind::ParametersWindow | Kind::Shards | Kind::Published => MemoryGroup::Parameters,
+            Kind::Parameters | Kind::ParametersWindow | Kind::Shards | Kind::Published | Kind::PublishedWindow => {
+                MemoryGroup::Parameters
+            }
             Kind::Gathered => MemoryGroup::Gathered,
             Kind::Gradients | Kind::UnitGradients | Kind::Partial | Kind::Reduced => MemoryGroup::Gradients,
             Kind::Sums | Kind::SumsWindow => MemoryGroup::Gradients,
@@ -101,7 +103,9 @@ impl Holding {
             Kind::Parameters => state_of(config, config.shards_parameters()),
             Kind::Master | Kind::Optimizer => state_of(config, config.shards_optimizer()),
             Kind::Reduced if config.offloads_gradients() => return Holding::Passing,
-            Kind::Reduced | Kind::Sums | Kind::Snapshot | Kind::Published => state_of(config, true),
+            Kind::Reduced | Kind::Sums | Kind::Snapshot | Kind::Published | Kind::PublishedWindow => {
+                state_of(config, true)
+            }
             Kind::Gathered => return Holding::Gathered,
             Kind::Gradients if config.shards_gradients() => return Holding::Passing,
             Kind::UnitGradients | Kind::Partial | Kind::Outgoing => return Holding::Passing,

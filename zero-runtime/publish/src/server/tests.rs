@@ -24,6 +24,8 @@ struct Made {
     flipped: Arc<AtomicUsize>,
     /// The byte from which on a newer version has taken its place.
     gone_at: Arc<AtomicUsize>,
+    /// How often the copy is asked for before it is there.
+    comes_in: Arc<AtomicUsize>,
 }
 
 fn byte(rank: usize, step: u64, at: usize) -> u8 {
@@ -35,8 +37,16 @@ impl PublishedCopies for Made {
         RANK_BYTES
     }
 
+    fn is_coming(&self, step: u64) -> bool {
+        let of_step = self.step.load(Ordering::Relaxed) == step;
+        let one_less = |left: usize| left.checked_sub(1);
+        of_step && self.comes_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
     fn read(&self, step: u64, start: usize, to: &mut [u8]) -> bool {
-        let is_there = self.step.load(Ordering::Relaxed) == step && start < self.gone_at.load(Ordering::Relaxed);
+        let has_come = self.comes_in.load(Ordering::Relaxed) == 0;
+        let is_there =
+            has_come && self.step.load(Ordering::Relaxed) == step && start < self.gone_at.load(Ordering::Relaxed);
         for (at, to) in (start..).zip(to.iter_mut()) {
             *to = byte(self.rank, step, at) ^ u8::from(at == self.flipped.load(Ordering::Relaxed));
         }
@@ -80,7 +90,8 @@ impl Ranks {
         let notes: Arc<Mutex<Vec<String>>> = Arc::default();
         for (rank, listener) in listeners.into_iter().enumerate() {
             let (step, beyond) = (Arc::default(), || Arc::new(AtomicUsize::new(usize::MAX)));
-            let made = Made { rank, step, flipped: beyond(), gone_at: beyond() };
+            let made =
+                Made { rank, step, flipped: beyond(), gone_at: beyond(), comes_in: Arc::new(AtomicUsize::new(3)) };
             let served = Served {
                 rank,
                 run: RUN.to_owned(),

@@ -17,6 +17,9 @@ use crate::wire::{Manifest, PIECE_BYTES, Version, hex_hash, list};
 /// How long rank 0 may take to note the hash of another rank.
 const NOTE_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long a rank sleeps between two looks at a copy that is on its way.
+const COMING: Duration = Duration::from_millis(1);
+
 /// What a rank serves.
 pub struct Versions<C> {
     pub copies: C,
@@ -109,6 +112,9 @@ impl<C: PublishedCopies> Versions<C> {
 
     /// Piece by piece, so that answers go on meanwhile.
     async fn hash(&self, step: u64) -> Option<Vec<u8>> {
+        while self.copies.is_coming(step) {
+            tokio::time::sleep(COMING).await;
+        }
         let bytes = self.copies.bytes();
         let (mut hashes, mut piece) = (Vec::with_capacity(bytes.div_ceil(PIECE_BYTES)), Vec::new());
         for start in (0..bytes).step_by(PIECE_BYTES) {
