@@ -43,7 +43,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 # Tests in Rust write and compare these.
-ELSEWHERE = {"memo-13b.md", "predictions.md", "published.md"}
+ELSEWHERE = {"memo-13b.md", "predictions.md", "published.md", "transfers.md"}
 # What differs from machine to machine, or from run to run. The bound of resident memory grows with threads, so with the host's cores.
 VARIES = [
     (r"\(pid \d+\)", "(pid _)"),

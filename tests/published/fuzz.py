@@ -265,7 +265,9 @@ def exchange(address, data, ending, within):
                 if ending == "reset" and (not left or got):
                     reset(stream)
                     return got
-            except ConnectionError:
+            except BlockingIOError:
+                pass
+            except OSError:
                 return got
 
 
@@ -401,7 +403,7 @@ class Attack:
                         stream.sendall(data)
                     except ConnectionError:
                         pass
-            self.stop.wait(1)
+            time.sleep(1)
             for stream in streams:
                 stream.settimeout(0)
                 try:

@@ -132,7 +132,7 @@ pub use schedule::{Class, Op, OpTraits, Parcel, Piece, Stream, ops_max};
 pub use sizes::{GpuFigures, Probe, Sizes, shape_text, shapes};
 pub use streams::Queued;
 pub use subtrees::{Subtree, Subtrees};
-pub use traffic::{Moved, NamedBytes, TierBytes, Traffic};
+pub use traffic::{Moved, NamedBytes, TierBytes, Traffic, published_bytes};
 pub use unit::{
     Field, OrthogonalCost, Unit, activations_stay, adds_to_kept_states, gathered, smaller_than_shards, unit_count,
     unit_list, units,

@@ -7,6 +7,7 @@ use crate::config::{Config, TierKind};
 use crate::footprint::exchanged_bytes;
 use crate::layout::Home;
 use crate::mesh::{Axis, Coordinates};
+use crate::pipeline::Pass;
 use crate::place::{Places, given_bytes};
 use crate::plan::Plan;
 use crate::postings::{PostingBatch, each_peer};
@@ -84,18 +85,23 @@ pub struct TierBytes {
 impl TierBytes {
     /// Those of a training step.
     pub fn of(plan: &Plan, rank: usize) -> Self {
-        Self::where_home(plan, rank, |_| true)
+        Self::where_home(plan, rank, Pass::Train, |_| true)
     }
 
     /// Those between one of its tiers and its window.
     pub fn in_tier(plan: &Plan, rank: usize, tier: TierKind) -> Self {
-        Self::where_home(plan, rank, |home| Some(home) == tier.home())
+        Self::where_home(plan, rank, Pass::Train, |home| Some(home) == tier.home())
     }
 
-    fn where_home(plan: &Plan, rank: usize, is_counted: impl Fn(Home) -> bool) -> Self {
+    /// The same of a publication, without its copies.
+    pub fn of_publication(plan: &Plan, rank: usize, tier: TierKind) -> Self {
+        Self::where_home(plan, rank, Pass::Publish, |home| Some(home) == tier.home())
+    }
+
+    fn where_home(plan: &Plan, rank: usize, pass: Pass, is_counted: impl Fn(Home) -> bool) -> Self {
         let own = plan.places(plan.config.mesh.coordinates(rank));
         let mut all = Self::default();
-        for &op in plan.of_rank(rank).step {
+        for &op in plan.of_rank(rank).ops(pass) {
             let counted = own.trips(op).filter(|(kept, _)| is_counted(own.memory.region(kept.region).home));
             let bytes = counted.map(|(kept, _)| kept.len_bytes).sum::<usize>();
             match op.traits().stream {
@@ -106,6 +112,11 @@ impl TierBytes {
         }
         all
     }
+}
+
+/// Bytes of a published version that a rank copies and serves; 0 if the plan publishes nothing.
+pub fn published_bytes(plan: &Plan, rank: usize) -> usize {
+    if plan.config.publishes() { plan.places(plan.config.mesh.coordinates(rank)).copy(0).len_bytes } else { 0 }
 }
 
 /// The bytes that a rank sends or receives in an op.

@@ -10,7 +10,7 @@ use crate::mesh::Coordinates;
 use crate::message::{Bytes, Message};
 use crate::plan::Plan;
 use crate::states::StateBytes;
-use crate::traffic::TierBytes;
+use crate::traffic::{TierBytes, published_bytes};
 
 /// The most columns. If there are more pipeline stages, those with the largest and the smallest arena stand for all.
 const PIPELINE_STAGES_MAX: usize = 8;
@@ -67,6 +67,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     lines.push(peak(plan));
     lines.push(most_padding(plan));
     lines.push(checkpoint(plan));
+    lines.extend(publication(plan));
     if plan.config.shards_parameters() && !plan.config.uses_slots() {
         lines.push("  gathered parameters: views of the shared mapping, no copies".to_owned());
     }
@@ -142,6 +143,19 @@ fn checkpoint(plan: &Plan) -> String {
         false => "while training waits",
     };
     format!("  checkpoint: a rank writes up to {} {meanwhile}", Bytes(most))
+}
+
+/// The bytes of a version that is published, and of the rank that copies most of it.
+fn publication(plan: &Plan) -> Option<String> {
+    let of_rank = |rank| published_bytes(plan, rank);
+    let all = (0..plan.config.mesh.ranks()).map(of_rank);
+    let (version, most) = (Bytes(all.clone().sum()), Bytes(all.max().unwrap_or(0)));
+    let meanwhile = match plan.config.stores_published() {
+        true => "on the device while training waits, and then to host memory",
+        false => "while training waits",
+    };
+    let line = format!("  publication: a version has {version}, of which a rank copies up to {most} {meanwhile}");
+    plan.config.publishes().then_some(line)
 }
 
 fn peak(plan: &Plan) -> String {

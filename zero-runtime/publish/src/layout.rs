@@ -1,7 +1,7 @@
 //! Layout: where each tensor of a model lies among the bytes that ranks serve. Comes from the plan alone.
 
 use zero_files::weights::{Exported, Publication};
-use zero_plan::{Plan, Width};
+use zero_plan::{Plan, Width, published_bytes};
 
 use crate::wire::{FileEntry, Layout, Part, PublishedTensor, RankAddress, hex_hash};
 
@@ -10,7 +10,7 @@ pub fn layout(plan: &Plan, publication: &Publication, addresses: Vec<(Option<Str
     let mesh = &plan.config.mesh;
     let places = |rank: usize| plan.places(mesh.coordinates(rank));
     let address = |(rank, (url, port)): (usize, (Option<String>, u16))| {
-        let bytes = places(rank).copy(0).len_bytes;
+        let bytes = published_bytes(plan, rank);
         RankAddress { url, port, bytes }
     };
     let tensor = |it: &Exported| {

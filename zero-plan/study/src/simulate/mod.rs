@@ -8,6 +8,7 @@ mod links;
 mod offload;
 mod parts;
 mod prediction;
+mod publication;
 mod run;
 mod shared;
 mod text;
@@ -30,6 +31,7 @@ pub(crate) use prediction::{BETTER, compute_faster};
 pub use prediction::{
     Better, Critical, FlowPrediction, PathSegment, PeakPrediction, PipelineStagePrediction, Prediction,
 };
+pub use publication::PublicationPrediction;
 pub(crate) use text::label;
 pub use text::{PredictionText, ShownTime};
 pub use timeline::{Cause, Flow, FlowBytes, Lane, LinkKind, OpSpan, Timeline, Transfer};
@@ -219,3 +221,5 @@ pub fn simulate_with(plan: &Plan, hardware: &Hardware, threads: usize) -> Result
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transfers;

@@ -5,7 +5,9 @@ use serde::Serialize;
 use zero_plan::{Axis, DeviceKind, Op, Plan, TierKind, TransportKind};
 
 use super::offload::TierPrediction;
-use super::{CriticalStretch, Impossible, LinkKind, Route, Routes, StepPart, Timeline, threads_of_rank};
+use super::{
+    CriticalStretch, Impossible, LinkKind, PublicationPrediction, Route, Routes, StepPart, Timeline, threads_of_rank,
+};
 use super::{cost::Costs, run::SimulatedRun, run::is_straight, timeline::Cause, timeline::Flow, timeline::FlowBytes};
 use crate::hardware::{Handover, Hardware, OpTime};
 
@@ -55,6 +57,8 @@ pub struct Prediction {
     pub disk: Option<TierPrediction>,
     /// The cost of states in host memory; `None` if there are none.
     pub host: Option<TierPrediction>,
+    /// A version of published parameters; `None` if nothing is published.
+    pub publication: Option<PublicationPrediction>,
 }
 
 /// A pipeline stage.
@@ -202,6 +206,7 @@ impl Prediction {
             better,
             disk: in_tier(TierKind::Disk)?,
             host: in_tier(TierKind::Host)?,
+            publication: PublicationPrediction::of(plan, hardware, threads),
         })
     }
 }

@@ -31,7 +31,8 @@ impl fmt::Display for PredictionText<'_> {
         }
         writeln!(f, "\n{}", critical(it).fitted().lines().join("\n"))?;
         write!(f, "\n{}", better(it).fitted().lines().join("\n"))?;
-        it.disk.iter().chain(&it.host).try_for_each(|tier| write!(f, "\n\n{tier}"))
+        it.disk.iter().chain(&it.host).try_for_each(|tier| write!(f, "\n\n{tier}"))?;
+        it.publication.iter().try_for_each(|publication| write!(f, "\n\n{publication}"))
     }
 }
 

@@ -1,5 +1,6 @@
 mod links;
 mod predictions;
+mod publication;
 mod tiers;
 mod timelines;
 
