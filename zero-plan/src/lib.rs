@@ -127,7 +127,9 @@ pub use origin::{Given, NAMED, Origin, Source};
 pub use pipeline::{Chunk, Pass, fill_chunks};
 pub use plan::{PipelineStage, Plan};
 pub use prove::{Flaw, Proof, prove, prove_accesses, prove_decoding, prove_ranks, prove_streams};
-pub use report::{LineTurn, Ranges, Report, ScheduleText, Table, counted, op_text, turns, work_lines};
+pub use report::{
+    LineTurn, Ranges, Report, ScheduleText, Table, counted, op_text, publication_line, turns, work_lines,
+};
 pub use schedule::{Class, Op, OpTraits, Parcel, Piece, Stream, ops_max};
 pub use sizes::{GpuFigures, Probe, Sizes, shape_text, shapes};
 pub use streams::Queued;

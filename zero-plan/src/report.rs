@@ -18,6 +18,7 @@ use crate::plan::Plan;
 use crate::states::StateBytes;
 use names::wrap;
 
+pub use memory::publication_line;
 pub use names::{Ranges, counted};
 pub use table::Table;
 pub use text::{LineTurn, ScheduleText, op_text, turns};

@@ -67,7 +67,7 @@ pub fn lines(plan: &Plan) -> Vec<String> {
     lines.push(peak(plan));
     lines.push(most_padding(plan));
     lines.push(checkpoint(plan));
-    lines.extend(publication(plan));
+    lines.extend(publication_line(plan).map(|line| format!("  {line}")));
     if plan.config.shards_parameters() && !plan.config.uses_slots() {
         lines.push("  gathered parameters: views of the shared mapping, no copies".to_owned());
     }
@@ -145,8 +145,8 @@ fn checkpoint(plan: &Plan) -> String {
     format!("  checkpoint: a rank writes up to {} {meanwhile}", Bytes(most))
 }
 
-/// The bytes of a version that is published, and of the rank that copies most of it.
-fn publication(plan: &Plan) -> Option<String> {
+/// The bytes of a version that is published, and of the rank that copies most of it; `None` if the plan publishes nothing.
+pub fn publication_line(plan: &Plan) -> Option<String> {
     let of_rank = |rank| published_bytes(plan, rank);
     let all = (0..plan.config.mesh.ranks()).map(of_rank);
     let (version, most) = (Bytes(all.clone().sum()), Bytes(all.max().unwrap_or(0)));
@@ -154,7 +154,7 @@ fn publication(plan: &Plan) -> Option<String> {
         true => "on the device while training waits, and then to host memory",
         false => "while training waits",
     };
-    let line = format!("  publication: a version has {version}, of which a rank copies up to {most} {meanwhile}");
+    let line = format!("publication: a version has {version}, of which a rank copies up to {most} {meanwhile}");
     plan.config.publishes().then_some(line)
 }
 

@@ -11,7 +11,7 @@ mod traffic;
 
 use serde::Serialize;
 use zero_plan::footprint::RunSize;
-use zero_plan::{Config, Plan, Ranges, work_lines};
+use zero_plan::{Config, Plan, Ranges, publication_line, work_lines};
 
 use crate::simulate::Timeline;
 
@@ -170,6 +170,7 @@ impl Picture {
             summary: work_lines(plan)
                 .iter()
                 .map(|line| on_one_line(line))
+                .chain(publication_line(plan))
                 .chain(timed.hardware.map(|_| runs_by(config)))
                 .collect(),
             clock: timed.clock,

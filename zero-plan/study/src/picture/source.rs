@@ -30,7 +30,7 @@ pub struct KeyPicture {
 
 impl SourcePicture {
     pub(super) fn of(plan: &Plan, name: &str, text: &str) -> Self {
-        let ops = plan.pipeline_stages.iter().flat_map(|pipeline_stage| pipeline_stage.step);
+        let ops = plan.pipeline_stages.iter().flat_map(|stage| stage.step.iter().chain(stage.publication));
         let paths: Vec<_> = ops.map(|op| op.words(&plan.config).1).chain(["memory"]).collect();
         let spec = parse(text).ok();
         let keys = KEYS.iter().filter(|key| paths.contains(&key.path));

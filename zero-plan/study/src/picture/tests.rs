@@ -200,3 +200,19 @@ fn the_summary_has_no_broken_lines() {
     assert!(picture.summary.iter().all(|line| !line.contains('\n') && !line.contains("  ")), "{:?}", picture.summary);
     assert!(picture.summary[2].ends_with("moments F32; 4 + 4 + 8 bytes a parameter"), "{:?}", picture.summary);
 }
+
+/// Its copies are in the memory of a rank, its bytes in the summary, and its keys beside the spec.
+#[test]
+fn a_publication_is_drawn() {
+    let publish = zero_plan::Publish { dtype: zero_plan::Width::BF16, copies: 2 };
+    let config = Config { publish, ..configs()[1] };
+    PlanBuf::new("Eight", config, &units()).with(|plan| {
+        let picture = pictured(plan);
+        let line = picture.summary.iter().find(|line| line.starts_with("publication: a version has "));
+        assert!(line.is_some(), "{:?}", picture.summary);
+        assert!(picture.source.keys.iter().any(|key| key.path == "publish.dtype"));
+        let region = plan.pipeline_stages[0].memory.region(Kind::Published);
+        let drawn = serde_json::to_value(&picture.pipeline_stages[0].memory).expect("figures").to_string();
+        assert!(drawn.contains(&region.bytes.to_string()), "{} in {drawn}", region.bytes);
+    });
+}
