@@ -10,6 +10,7 @@ pub mod layout;
 pub mod long;
 pub mod pretend;
 pub mod published;
+pub mod readers;
 pub mod reference;
 pub mod saved;
 pub mod small;

@@ -134,3 +134,12 @@ pub struct Published {
     norm: LayerNorm<DIM>,
     head: LmHead<DIM, BYTES>,
 }
+
+/// The same on two hosts, which the binary `published_hosts` trains.
+#[zero(spec = "specs/published_hosts.ron")]
+pub struct PublishedOnHosts {
+    embed: Embedding<BYTES, CONTEXT, DIM>,
+    blocks: [TinyBlock; 2],
+    norm: LayerNorm<DIM>,
+    head: LmHead<DIM, BYTES>,
+}

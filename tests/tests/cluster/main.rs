@@ -17,6 +17,7 @@ mod nccl;
 mod net;
 mod network;
 mod profile;
+mod publish;
 mod slurm;
 mod start;
 mod torchrun;

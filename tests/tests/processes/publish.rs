@@ -1,16 +1,15 @@
 //! Publish: readers of a run have what it exports, whenever they come and go; a reader that stands still, a rank that is killed, another
 //! run at the same address and a run that is resumed harm nobody.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use safetensors::SafeTensors;
 use serde_json::Value;
 use zero_publish::PublishError;
 use zero_publish::client::{Reader, block_on};
-use zero_publish::wire::{Layout, Version};
+use zero_publish::wire::Version;
+use zero_tests::readers::{Tensors, exported, fetched};
 
 use crate::run::{End, Run, program};
 
@@ -36,28 +35,6 @@ fn url(run: &mut Run) -> String {
     let url =
         line.split_whitespace().find_map(|word| word.strip_suffix(',').filter(|word| word.starts_with("http://")));
     url.unwrap_or_else(|| panic!("no URL: {line}")).to_owned()
-}
-
-/// The bytes of each tensor of a version, in the order in which they are served.
-type Tensors = BTreeMap<String, Vec<u8>>;
-
-async fn fetched(reader: &Reader, version: &Version) -> Result<Tensors, PublishError> {
-    let fetching = reader.fetch(version).await?;
-    let Layout { tensors, dtype, .. } = fetching.layout;
-    assert_eq!(dtype, "bf16");
-    let mut ranks = Vec::new();
-    for mut rank in fetching.ranks {
-        let mut bytes = Vec::new();
-        while let Some(piece) = rank.next().await? {
-            bytes.extend(piece);
-        }
-        ranks.push(bytes);
-    }
-    let of_tensor = |tensor: &zero_publish::wire::PublishedTensor| {
-        let parts = tensor.parts.iter().flat_map(|part| &ranks[part.rank][part.offset..][..2 * part.len]);
-        (tensor.name.clone(), parts.copied().collect())
-    };
-    Ok(tensors.iter().map(of_tensor).collect())
 }
 
 /// What a reader has seen: the steps of its versions, and the last of them.
@@ -92,13 +69,6 @@ fn read(url: &str, name: &str, enough: impl Fn(u64) -> bool) -> Seen {
         seen
     })
     .unwrap()
-}
-
-/// The tensors of an exported folder.
-fn exported(folder: &Path) -> Tensors {
-    let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
-    let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    tensors.tensors().into_iter().map(|(name, tensor)| (name, tensor.data().to_vec())).collect()
 }
 
 /// The losses of a run, by its metrics.
