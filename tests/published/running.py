@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 # A learning rate that does not depend on --steps: then a step of one run has the bits of that step of any other.
-ARGUMENTS = "--held-out 0 --sample 0 --log-every 1 --lr-schedule constant --warmup 20 --publish-every".split()
+ARGUMENTS = "--held-out 0 --sample 0 --log-every 1 --lr-schedule constant --warmup 2 --publish-every".split()
 
 
 class Processes:

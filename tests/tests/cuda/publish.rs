@@ -72,7 +72,7 @@ fn rank<'p>(engine: &mut Engine<'p, Cuda, Shared<'p, Cuda>>, way: Way) -> Seen {
 
 fn layouts(seed: u64) -> Config {
     let program = cuda_program("zero3");
-    let there = config(program, (seed % 4) as u8, seed % 3 == 0);
+    let there = config(program, (seed % 4) as u8, seed.is_multiple_of(3));
     let mesh = ["mesh=1x1x2", "mesh=1x2x2", "mesh=2x1x2", "mesh=1x1x3"][seed as usize / 2 % 4];
     let there = changed(there, &[mesh]);
     match seed % 5 {

@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Width};
-use crate::schedule::Op;
 
 /// What each rank copies of its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,15 +38,6 @@ impl Config {
     /// Whether the shards that a rank copies come from a tier first.
     pub const fn fetches_published(&self) -> bool {
         self.publishes() && self.offloads_parameters() && !self.publishes_master()
-    }
-
-    /// Whether an op is the last of a rank that reads a shard in the slot that it was fetched to, so that peers may count it.
-    pub const fn leaves_fetched(&self, op: Op) -> bool {
-        match op {
-            Op::Gather { .. } => self.gathers_fetched(),
-            Op::Offer { .. } => self.gathers_fetched() && self.fetches_published(),
-            _ => false,
-        }
     }
 
     /// Whether copies lie in the memory of the host, which the device takes them to while the next step has begun. What it offers

@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::{Op, Parcel, Piece};
+use crate::config::Config;
 use crate::mesh::Axis;
 
 /// A class as which an op is counted and drawn.
@@ -235,6 +236,15 @@ impl Op {
             }
             Op::Offer { unit } => it("offer", Class::Tier, Compute).unit(unit),
             Op::StoreOffered { unit } => it("store", Class::Tier, Stream::Store).unit(unit),
+        }
+    }
+
+    /// Whether it is the last op of a rank that reads a shard in the slot that it was fetched to, so that peers may count it.
+    pub const fn leaves_fetched(self, config: &Config) -> bool {
+        match self {
+            Op::Gather { .. } => config.gathers_fetched(),
+            Op::Offer { .. } => config.gathers_fetched() && config.fetches_published(),
+            _ => false,
         }
     }
 

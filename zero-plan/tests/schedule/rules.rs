@@ -105,10 +105,12 @@ fn every_rule_of_schedules_refuses_something() {
         Model::new(config, &[40, 7, 90], None).on_gpus(TransportKind::Peer)
     };
     let hosts = hosts.into_iter().chain([UpdatePlace::Device, UpdatePlace::Host].map(gathered));
-    // Publications: of shards that are fetched, and of those that are updated first.
+    // Publications: of shards that are fetched, and of those that are updated first; and on a GPU.
     let published =
         |model: &Model| Model { config: Config { publish: publish::IN_BF16, ..model.config }, ..model.clone() };
-    let published = [&of_shards, &later, &shards_later].map(published);
+    let of_gpu =
+        Model::new(Config { mesh: mesh(1, 1, 1), ..config(3) }, &[40, 7, 90], None).on_gpus(TransportKind::Peer);
+    let published = [&of_shards, &later, &shards_later, &of_gpu].map(published);
     let mut met = BTreeSet::new();
     let others = [without_updates, of_hosts, of_replicas, on_disk, of_sums, of_slots, of_shards, later, shards_later];
     let others = others.into_iter().chain(turning).chain(hosts).chain(published);

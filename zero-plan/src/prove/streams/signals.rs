@@ -182,7 +182,7 @@ impl QueuedSoFar {
                 (self.fetched[unit], self.shards[slot]) = (times, times);
                 [Some(SignalCount::Gathered), None]
             }
-            op if plan.config.leaves_fetched(op) => {
+            op if op.leaves_fetched(&plan.config) => {
                 self.raise(SignalCount::Released);
                 [Some(SignalCount::Released), None]
             }

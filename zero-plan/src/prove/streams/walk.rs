@@ -278,7 +278,7 @@ impl WalkingRank {
         self.position.restart();
         // Each publication writes the next copy.
         if passes.first() == Some(&Pass::Publish) {
-            self.position.copy = (self.position.copy + 1) % config.publish.copies;
+            self.position.copy = (self.position.copy + 1) % config.publish.copies.max(1);
         }
         (self.pass, self.op) = (self.pass + 1, 0);
     }

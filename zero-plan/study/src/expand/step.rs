@@ -216,6 +216,8 @@ pub trait StepOps {
     fn fetch_activations(&mut self, unit: UnitBuffers, batch: MicroBatch, slot: SlotBuffer, bytes: usize);
     /// Copies `bytes` of a unit's parameters for readers outside of the run.
     fn offer(&mut self, unit: UnitBuffers, bytes: usize);
+    /// Starts to take `bytes` of them to a copy in the memory of the host. The next pass may begin meanwhile.
+    fn store_offered(&mut self, unit: UnitBuffers, bytes: usize);
     /// Starts to bring `bytes` of a unit's states from their tiers to the window.
     fn fetch(&mut self, unit: UnitBuffers, piece: UnitPiece, slot: WindowBuffer, bytes: usize);
     /// Updates `bytes` of a unit's parameters and optimizer states, with those that are in the window.

@@ -67,9 +67,9 @@ impl<C: PublishedCopies> Versions<C> {
         self.newest.subscribe()
     }
 
-    /// Whether a copy has the parameters after a step.
+    /// Whether a copy has the parameters after a step, or will have them.
     pub fn is_held(&self, step: u64) -> bool {
-        self.copies.read(step, 0, &mut [])
+        self.copies.read(step, 0, &mut []) || self.copies.is_coming(step)
     }
 
     /// The hashes of the pieces of this rank, if they are made and the version is there.

@@ -347,7 +347,7 @@ impl<'p, D: Device> Shared<'p, D> {
                 self.gathers[unit] = self.tell(device, Count::Gathered);
                 self.shards[slot] = self.gathers[unit];
             }
-            op if self.arena.plan().config.leaves_fetched(op) => {
+            op if op.leaves_fetched(&self.arena.plan().config) => {
                 self.tell(device, Count::Released);
             }
             Op::Release { .. } if self.arena.plan().config.shares_gathers() => {
