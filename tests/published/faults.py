@@ -111,7 +111,7 @@ def look(folder):
         except FileNotFoundError:
             return None
         try:
-            names = ("published.json", "config.json", "model.safetensors")
+            names = ("published.json", "model.safetensors")
             files = [open(os.open(name, os.O_RDONLY, dir_fd=opened), "rb") for name in names]
         except FileNotFoundError:
             # A folder that has been replaced is removed; the one that has the name is whole.
@@ -119,12 +119,22 @@ def look(folder):
             continue
         finally:
             os.close(opened)
-        mark, config, weights = [file.read() for file in files]
+        mark, weights = [file.read() for file in files]
         for file in files:
             file.close()
-        mark, _ = json.loads(mark), json.loads(config)
+        mark = json.loads(mark)
         assert mark["version"] == f"{mark['step']}-{mark['run']}", f"{folder} has {mark}"
         return mark["version"], mark["step"], digest(parsed(weights))
+
+
+def fill(path):
+    """Writes a file until its disk is full."""
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 12))
+        except OSError:
+            pass
 
 
 def parsed(file):
@@ -136,6 +146,19 @@ def parsed(file):
     ends = [0, *(end for _, end in spans)]
     assert [start for start, _ in spans] == ends[:-1] and 8 + length + ends[-1] == len(file), "holes in model.safetensors"
     return {name: file[8 + length + it["data_offsets"][0] : 8 + length + it["data_offsets"][1]] for name, it in header.items()}
+
+
+def free_port():
+    """A port that is free, as are the one before and the two after it: runs of two ranks use ports one after another."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            port = one.getsockname()[1]
+        try:
+            for of_rank in range(port - 1, port + 3):
+                socket.create_server(("127.0.0.1", of_rank)).close()
+        except OSError:
+            continue
+        return port
 
 
 class Truth:
@@ -321,41 +344,30 @@ class Parts:
         command = [*enter, self.options.zero, "follow", run.url, "--out", disk / "followed", "--patience", 3]
         follower = self.processes.start(*command)
         folder, filler, sorts = inside / "followed", inside / "filler", {}
-        until("a version", 30, lambda: look(folder))
+        look_at = lambda: self.truth.look(folder, [run.name])
+        until("a version", 30, look_at)
         for number in range(20):
-            # In turn while nothing is written, and in the middle of a version.
-            is_staged = lambda: list(inside.glob("followed.next*"))
-            until("a version is begun, or none is", 20, is_staged if number % 2 else lambda: not is_staged())
-            with open(filler, "wb") as file:
-                try:
-                    while True:
-                        file.write(bytes(1 << 16))
-                        file.flush()
-                except OSError:
-                    pass
+            # In turn in the middle of a version, and while none is written.
+            is_written = lambda: list(inside.glob("followed.next*"))
+            until("a version is begun, or none is", 20, is_written if number % 2 else lambda: not is_written())
             known = len(follower.err.read_text())
-            before = self.truth.look(folder, [run.name])
-            refusals = lambda: follower.err.read_text()[known:]
-            until("an error by name", 20, lambda: "refused" in refusals() or follower.poll() is not None)
-            found = self.truth.look(folder, [run.name])
-            # What was being written when the disk became full may still have had room.
-            if "refused" not in refusals() or (before != found and not number % 2):
-                assert self.truth.look(folder, [run.name]), "the folder is gone"
+            fill(filler)
+            told_why = lambda: follower.err.read_text()[known:]
+            until("an error by name", 20, lambda: "is refused" in told_why() or follower.poll() is not None)
+            stays = look_at()
             time.sleep(0.5)
-            stays = self.truth.look(folder, [run.name])
-            assert stays == self.truth.look(folder, [run.name])
-            for line in refusals().splitlines():
-                found = re.sub(r"version \S+", "version V", line)
-                sorts[re.sub(r"[\d.]+ [KMG]iB|/\S+|\d+", "…", found)] = sorts.get(re.sub(r"[\d.]+ [KMG]iB|/\S+|\d+", "…", found), 0) + 1
+            assert stays and look_at() == stays, f"{folder} has {look(folder)} on a full disk, and had {stays}"
+            for line in re.findall("^note: .*", told_why(), re.MULTILINE):
+                why = re.sub(r"version \S+ is refused: |`\S*/followed\S*` ?|[\d.]+ [KM]iB|\d{4,}", "", line)
+                sorts[why] = sorts.get(why, 0) + 1
             filler.unlink()
-            until("a version once there is room", 20, lambda: self.truth.look(folder, [run.name]) != stays)
+            until("a version once there is room", 20, lambda: look_at() != stays)
         kill(run.process)
         assert follower.wait(20) == 0, follower.err.read_text()
-        return f"{sorts}"
+        return f"{sorts}; versions came again each time"
 
     def resumed_run(self):
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            at = f"127.0.0.1:{one.getsockname()[1]}"
+        at = f"127.0.0.1:{free_port()}"
         checkpoints = self.folder / "checkpoints"
         save = ["--checkpoint", checkpoints, "--every", 20]
         run = self.run(2, "--steps", 100_000, *save, at=at, every=5)
@@ -387,16 +399,15 @@ class Parts:
         return f"{before}, then {found}; the folder had the resumed run after {took:.1f} s, Python from step {first} on"
 
     def second_run(self):
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = one.getsockname()[1]
+        port = free_port()
         run = self.run(2, "--steps", 100_000, at=f"127.0.0.1:{port}")
         errors = []
         # The same address, and ones of which a port of another rank is taken.
         for of_second in (port, port + 1, port - 1):
             before = run.step()
-            second = self.run(2, "--steps", 5, at=f"127.0.0.1:{of_second}", shown_within=0)
+            second = self.run(2, "--steps", 100, at=f"127.0.0.1:{of_second}", shown_within=0)
             code = second.process.wait(20)
-            found = re.search(r"error\[(Z\d{4})\]: (.*)", second.printed())
+            found = re.search(r"error\[(Z0338)\]: (.*)", second.printed())
             assert code != 0 and found, f"{code}: {second.printed()}"
             errors.append(f"{code} {found[1]}: {found[2]}")
             until("the first one trains on", 10, lambda: run.step() > before)

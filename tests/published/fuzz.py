@@ -33,6 +33,7 @@ MEMORY_MAX = 32 << 20
 TOKEN = "correct horse battery staple"
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 QUICK, SLOW = 6, 6  # Workers.
+EVERY = 50  # Steps from version to version.
 
 
 class Wrong(AssertionError):
@@ -99,7 +100,7 @@ class Target:
 
     def read_newer(self, than):
         """Reads a version that is newer than a step; whoever attacks must not keep a proper reader from it for long."""
-        found = until(f"a version after step {than} is read", 30, lambda: (self.read() or -1) > than and self.newest)
+        found = until(f"a version after step {than} is read", 60, lambda: (self.read() or -1) > than and self.newest)
         return int(found.split(b"-")[0])
 
     def valid(self, rng):
@@ -233,9 +234,11 @@ KINDS = [random_bytes, bad_line, bad_headers, mutated, long_head, bodies, odd_js
 
 def authorized(rng, data, token):
     """The request with a header that should help, or should not; and whether it has the right token."""
-    right = rng.random() < 0.4
     others = [token[:-1], token + "x", token.upper(), "", " ", "x" * 8000, "\xff", "Bearer " + token]
-    scheme, given = ("Bearer", token) if right else (rng.choice(["Bearer", "Basic", "bearer", ""]), rng.choice(others))
+    wrong = rng.choice(["Bearer", "Basic", "bearer", ""]), rng.choice(others)
+    scheme, given = ("Bearer", token) if rng.random() < 0.4 else wrong
+    # Spaces before a value are no part of it.
+    right = f"{scheme} {given}".strip() == f"Bearer {token}"
     header = f"\r\nAuthorization: {scheme} {given}\r\n".encode("latin1")
     return data.replace(b"\r\n", header, 1) if rng.random() < 0.8 else data, right
 
@@ -472,7 +475,8 @@ def attack(processes, program, steps, seconds, seed, token):
         path = processes.folder / "token"
         path.write_text(token + "\n")
         more += ["--publish-token", path]
-    run = Run(processes, program, *more)
+    # A version is given up after two more, and readers whose connections wait behind those of attackers need some time for one.
+    run = Run(processes, program, *more, every=EVERY)
     target = Target(run, token)
     until("20 steps", 60, lambda: run.step() >= 20)
     step, ranks = target.read_newer(-1), run.ranks()
