@@ -29,11 +29,10 @@ from running import Processes, Run, until
 HEAD_WITHIN, IDLE_MAX, WAIT_MAX, MARGIN = 10, 90, 60, 5
 CONNECTIONS_MAX, FLOOD, JOINS = 128, 300, 3000
 # A connection holds up to two frames of 64 KiB and a head of 16 KiB; the allocator may keep what many at once have taken.
-MEMORY_MAX = 32 << 20
+MEMORY_MAX = 8 << 20
 TOKEN = "correct horse battery staple"
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 QUICK, SLOW = 6, 6  # Workers.
-EVERY = 50  # Steps from version to version.
 
 
 class Wrong(AssertionError):
@@ -100,7 +99,7 @@ class Target:
 
     def read_newer(self, than):
         """Reads a version that is newer than a step; whoever attacks must not keep a proper reader from it for long."""
-        found = until(f"a version after step {than} is read", 60, lambda: (self.read() or -1) > than and self.newest)
+        found = until(f"a version after step {than} is read", 30, lambda: (self.read() or -1) > than and self.newest)
         return int(found.split(b"-")[0])
 
     def valid(self, rng):
@@ -475,8 +474,7 @@ def attack(processes, program, steps, seconds, seed, token):
         path = processes.folder / "token"
         path.write_text(token + "\n")
         more += ["--publish-token", path]
-    # A version is given up after two more, and readers whose connections wait behind those of attackers need some time for one.
-    run = Run(processes, program, *more, every=EVERY)
+    run = Run(processes, program, *more)
     target = Target(run, token)
     until("20 steps", 60, lambda: run.step() >= 20)
     step, ranks = target.read_newer(-1), run.ranks()

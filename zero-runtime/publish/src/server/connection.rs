@@ -1,7 +1,7 @@
 //! Connection: accepts connections and bounds them: how many there are, how long a request may take to arrive, and how long a
 //! connection may do nothing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -10,13 +10,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use zero_core::published::PublishedCopies;
 
 use super::body::Activity;
 use super::routes::{WAIT_MAX, route};
 use super::versions::Versions;
 
-/// Connections at a time; more are closed at once.
+/// Connections at a time.
 pub const CONNECTIONS_MAX: usize = 128;
 /// How long the head of a request may take to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
@@ -28,44 +29,52 @@ const HEADERS_MAX: usize = 64;
 
 /// Accepts connections for ever.
 pub async fn accept<C: PublishedCopies + 'static>(listener: TcpListener, versions: Rc<Versions<C>>) {
-    let open = Rc::new(Cell::new(0));
+    let all = Rc::new(OpenConnections::default());
     loop {
         // Without a descriptor left for it, a connection cannot be accepted until another one closes.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        if open.get() < CONNECTIONS_MAX {
-            let held = Held::new(&open);
-            let versions = Rc::clone(&versions);
-            tokio::task::spawn_local(async move {
-                serve(stream, versions).await;
-                drop(held);
-            });
+        let (own, all, versions) = (all.open(), Rc::clone(&all), Rc::clone(&versions));
+        tokio::task::spawn_local(async move {
+            serve(stream, versions, &own).await;
+            all.0.borrow_mut().retain(|other| !Rc::ptr_eq(other, &own));
+        });
+    }
+}
+
+/// The connections of a server.
+#[derive(Default)]
+struct OpenConnections(RefCell<Vec<Rc<OpenConnection>>>);
+
+/// A connection.
+struct OpenConnection {
+    activity: Activity,
+    /// Told that another one needs its place.
+    ends: Notify,
+}
+
+impl OpenConnections {
+    /// Adds a connection. If there are too many, the one ends on which nothing has happened for longest: otherwise, those that never
+    /// ask for anything would keep readers and ranks out.
+    fn open(&self) -> Rc<OpenConnection> {
+        let mut all = self.0.borrow_mut();
+        if all.len() >= CONNECTIONS_MAX
+            && let Some(idle) = (0..all.len()).min_by_key(|&at| all[at].activity.get())
+        {
+            all.swap_remove(idle).ends.notify_one();
         }
+        let own = Rc::new(OpenConnection { activity: Rc::new(Cell::new(Instant::now())), ends: Notify::new() });
+        all.push(Rc::clone(&own));
+        own
     }
 }
 
-/// An open connection, as long as it is counted.
-struct Held(Rc<Cell<usize>>);
-
-impl Held {
-    fn new(open: &Rc<Cell<usize>>) -> Self {
-        open.set(open.get() + 1);
-        Self(Rc::clone(open))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
-async fn serve<C: PublishedCopies + 'static>(stream: TcpStream, versions: Rc<Versions<C>>) {
+async fn serve<C: PublishedCopies + 'static>(stream: TcpStream, versions: Rc<Versions<C>>, own: &OpenConnection) {
     // Otherwise a small answer may wait for the acknowledgement of the one before.
     let _ = stream.set_nodelay(true);
-    let activity: Activity = Rc::new(Cell::new(Instant::now()));
+    let activity = Rc::clone(&own.activity);
     let answering = Rc::clone(&activity);
     let service = service_fn(move |request| {
         let (versions, activity) = (Rc::clone(&versions), Rc::clone(&answering));
@@ -91,5 +100,6 @@ async fn serve<C: PublishedCopies + 'static>(stream: TcpStream, versions: Rc<Ver
     tokio::select! {
         _ = connection => {}
         () = idle => {}
+        () = own.ends.notified() => {}
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -19,6 +19,8 @@ use crate::wire::{Acknowledged, Joined, Joining, Newest, Refusal, Version};
 
 /// How long a reader may ask to wait for a version.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How often a request that waits says so.
+const STILL_WAITS: Duration = Duration::from_secs(1);
 /// Bytes of the body of a request, and how long it may take to arrive.
 const BODY_MAX: usize = 4 << 10;
 const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -83,7 +85,7 @@ async fn answer<C: PublishedCopies>(
             let newest = *versions.newest().borrow();
             match newest.and_then(|step| versions.manifest(step)) {
                 Some(manifest) => Ok(whole(StatusCode::OK, "application/json", manifest)),
-                None => refuse(StatusCode::NOT_FOUND, "nothing is published yet"),
+                None => refuse(StatusCode::NOT_FOUND, "no version is whole now: `/v1/wait` answers once one is"),
             }
         }
         (&Method::GET, ["v1", "versions", version, "manifest"]) => {
@@ -93,7 +95,7 @@ async fn answer<C: PublishedCopies>(
                 None => refuse(StatusCode::NOT_FOUND, "a version that is not whole yet"),
             }
         }
-        (&Method::GET, ["v1", "wait"]) => wait(versions, request.uri().query().unwrap_or_default()).await,
+        (&Method::GET, ["v1", "wait"]) => wait(versions, request.uri().query().unwrap_or_default(), activity).await,
         (&Method::POST, ["v1", "subscribers"]) => {
             let Joining { name } = body(request).await?;
             match versions.readers.join(&name, &versions.served.secret) {
@@ -184,7 +186,11 @@ fn parsed(range: &str, all: usize) -> Option<Range<usize>> {
 }
 
 /// Answers once there is another version than the one that the reader has.
-async fn wait<C: PublishedCopies>(versions: &Versions<C>, query: &str) -> Result<Reply<C>, Refused> {
+async fn wait<C: PublishedCopies>(
+    versions: &Versions<C>,
+    query: &str,
+    activity: &Activity,
+) -> Result<Reply<C>, Refused> {
     let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
     let seconds = value("seconds").map_or(Some(WAIT_MAX.as_secs()), |seconds| seconds.parse().ok());
     let Some(seconds) = seconds else { return refuse(StatusCode::BAD_REQUEST, "`seconds` is no number") };
@@ -192,7 +198,20 @@ async fn wait<C: PublishedCopies>(versions: &Versions<C>, query: &str) -> Result
     let mut newest = versions.newest();
     let is_new = |step: &Option<u64>| step.is_some() && *step != after;
     let patience = Duration::from_secs(seconds).min(WAIT_MAX);
-    match tokio::time::timeout(patience, newest.wait_for(is_new)).await {
+    // Otherwise it would count as one that does nothing.
+    let waits = async {
+        loop {
+            activity.set(Instant::now());
+            tokio::time::sleep(STILL_WAITS).await;
+        }
+    };
+    let found = async {
+        tokio::select! {
+            found = newest.wait_for(is_new) => found.map(|step| *step).ok(),
+            () = waits => None,
+        }
+    };
+    match tokio::time::timeout(patience, found).await.map(|found| found.ok_or(())) {
         Ok(Ok(step)) => Ok(json(StatusCode::OK, &Newest { newest: step.map(|step| versions.version(step)) })),
         _ => Ok(whole(StatusCode::NO_CONTENT, BYTES, Bytes::new())),
     }

@@ -317,14 +317,17 @@ fn many_connections_take_no_more_than_there_is_room_for() {
     let ranks = Ranks::start(None);
     ranks.offer(1);
     let open: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(ranks.address()).expect("a connection")).collect();
-    // Those beyond the limit are closed at once; once others close, there is room again.
-    let closed = open.iter().filter(|stream| {
+    // A reader is served meanwhile, in the place of one that has done nothing for longest.
+    assert!(block_on(Reader::new(&ranks.url, None, "x").wait(None, 1)).expect("a runtime").is_ok());
+    let closed = open.iter().map(|stream| {
         stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a time");
         // Nothing comes on one that is open.
-        let found = (&mut &**stream).read(&mut [0]);
+        let found = (&mut &*stream).read(&mut [0]);
         !found.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
     });
-    assert_eq!(closed.count(), 200 - CONNECTIONS_MAX);
+    let is_closed: Vec<bool> = closed.collect();
+    assert_eq!(is_closed.iter().filter(|it| **it).count(), 201 - CONNECTIONS_MAX);
+    assert!(is_closed.is_sorted_by(|before, after| before >= after), "the first are the oldest");
     drop(open);
     let asked = || {
         block_on(async {

@@ -15,7 +15,10 @@ use crate::readers::Readers;
 use crate::wire::{Manifest, PIECE_BYTES, Version, hex_hash, list};
 
 /// How long rank 0 may take to note the hash of another rank.
-const NOTE_WITHIN: Duration = Duration::from_secs(30);
+const NOTE_WITHIN: Duration = Duration::from_secs(5);
+/// How long the other rank then waits before it tries again, and how often before it says so.
+const NEXT_TRY: Duration = Duration::from_millis(50);
+const TRIES_UNSAID: u32 = 100;
 
 /// How long a rank sleeps between two looks at a copy that is on its way.
 const COMING: Duration = Duration::from_millis(1);
@@ -93,21 +96,35 @@ impl<C: PublishedCopies> Versions<C> {
             self.note_root(0, step, root);
             return;
         }
+        let mut tries = 0;
+        // Whoever else connects to rank 0 may be in the way for a while, and without this message there is no version.
+        while let Err(why) = self.tell_first(step, &root).await {
+            tries += 1;
+            if tries == TRIES_UNSAID {
+                self.report(&format!(
+                    "note: rank {} cannot tell rank 0 of version {step} yet: {why}",
+                    self.served.rank
+                ));
+            }
+            tokio::time::sleep(NEXT_TRY).await;
+            if !self.is_held(step) {
+                return;
+            }
+        }
+    }
+
+    /// Tells rank 0 the hash of this rank's hashes.
+    async fn tell_first(&self, step: u64, root: &str) -> Result<(), String> {
         let path = format!("/v1/ranks/{}/{step}", self.served.rank);
         let secret = blake3::Hash::from_bytes(self.served.secret).to_hex();
         let told = async {
             let mut connection = Connection::open(&self.served.first, Some(&secret)).await?;
-            connection.request("POST", &path, root.into()).await
+            connection.request("POST", &path, root.to_owned().into()).await
         };
         match tokio::time::timeout(NOTE_WITHIN, told).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => self.unknown_to_first(step, &error.to_string()),
-            Err(_) => self.unknown_to_first(step, "it takes too long"),
+            Ok(told) => told.map(drop).map_err(|error| error.to_string()),
+            Err(_) => Err("it takes too long".to_owned()),
         }
-    }
-
-    fn unknown_to_first(&self, step: u64, why: &str) {
-        self.report(&format!("note: rank {} cannot tell rank 0 of version {step}: {why}\n", self.served.rank));
     }
 
     /// Piece by piece, so that answers go on meanwhile.
