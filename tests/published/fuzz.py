@@ -409,9 +409,10 @@ class Attack:
             for stream in streams:
                 stream.settimeout(0)
                 try:
-                    got = stream.recv(4096)
-                    self.check(data, got, not self.target.token)
-                    closed += not got
+                    # What was answered may be closed since.
+                    while got := stream.recv(4096):
+                        self.check(data, got, not self.target.token)
+                    closed += 1
                 except BlockingIOError:
                     pass
                 except ConnectionError:
