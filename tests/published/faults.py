@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from pathlib import Path
 from running import Processes, Run, kill, until
 
 SUBSCRIBERS, ROUNDS, STOPPED = 6, 8, 20
+CALLS, CALLS_MAX = 12, 400
 REFERENCE = 200  # Steps of which all digests are known from the beginning.
 
 
@@ -201,9 +203,9 @@ class Parts:
         self.processes, self.options, self.rng, self.truth = processes, options, random.Random(options.seed), Truth()
         self.folder = processes.folder
 
-    def run(self, copies, *more, **given):
+    def run(self, copies, *more, under=(), **given):
         program = self.options.program_1copy if copies == 1 else self.options.program_2copies
-        return Run(self.processes, program, *more, **given)
+        return Run(self.processes, [*under, program], *more, **given)
 
     def reference(self):
         """A run of one copy waits for its reader, which so has every version."""
@@ -285,6 +287,33 @@ class Parts:
             assert found or not seen, f"{folder} is gone"
             seen = found
         return f"{ROUNDS} runs lost a rank; all had ended within {max(ends):.1f} s; the folder has {seen}"
+
+    def killed_at_calls(self):
+        if not shutil.which("strace"):
+            return "skipped: there is no strace"
+        folder, runs, seen, calls = self.folder / "calls", [], None, []
+        for _ in range(CALLS):
+            # Of each thread: that which serves makes most of them, when it binds, is asked, answers and tells rank 0.
+            calls.append(self.rng.randrange(1, CALLS_MAX))
+            inject = f"inject=%network,writev:signal=KILL:when={calls[-1]}"
+            under = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", inject]
+            run = self.run(self.rng.choice([1, 2]), "--steps", 5000, under=under, shown_within=0)
+            is_there = lambda: re.search(r"^publish: .* at (http://\S+:\d+), run (\w+)$", run.printed(), re.MULTILINE)
+            until("the run serves, or is killed", 60, lambda: is_there() or run.process.poll() is not None)
+            readers = []
+            if found := is_there():
+                runs.append(found[2])
+                readers = [follow(self.processes, self.options.zero, found[1], folder, 2), python(self.processes, found[1], "python", 2)]
+            code = run.process.wait(60)
+            assert code and "panic" not in run.printed(), f"{calls[-1]}: {code}: {run.printed()}"
+            for process in readers:
+                process.wait(20)
+            if readers:
+                self.truth.read(readers[1], runs[-1:])
+            found = self.truth.look(folder, runs)
+            assert found or not seen, f"{folder} is gone"
+            seen = found
+        return f"{CALLS} runs were killed at calls {sorted(calls)} of a thread, {len(runs)} of them while they served; the folder has {seen}"
 
     def stopped_subscriber(self, copies, timeout):
         """A reader stops in the middle of a version; returns what the run, and another reader, have seen of it."""
@@ -430,7 +459,7 @@ def main():
     parser.add_argument("zero")
     parser.add_argument("--seconds", type=float, default=60, help="for which subscribers are killed, about")
     parser.add_argument("--seed", type=int, default=0)
-    parts = ["killed_subscribers", "killed_learners", "stopped_with_two_copies", "stopped_with_one_copy", "full_disk"]
+    parts = ["killed_subscribers", "killed_learners", "killed_at_calls", "stopped_with_two_copies", "stopped_with_one_copy", "full_disk"]
     parts += ["resumed_run", "second_run"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()

@@ -475,7 +475,7 @@ def attack(processes, program, steps, seconds, seed, token):
         path = processes.folder / "token"
         path.write_text(token + "\n")
         more += ["--publish-token", path]
-    run = Run(processes, program, *more)
+    run = Run(processes, [program], *more)
     target = Target(run, token)
     until("20 steps", 60, lambda: run.step() >= 20)
     step, ranks = target.read_newer(-1), run.ranks()
@@ -514,7 +514,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Processes(folder) as processes:
-        trial = Run(processes, options.program, "--steps", 40)
+        trial = Run(processes, [options.program], "--steps", 40)
         trial.end(60)
         step_s = min(line["step_s"] for line in trial.lines("step"))
         for token in (None, TOKEN):

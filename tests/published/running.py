@@ -58,12 +58,12 @@ def until(what, seconds, asked):
 
 
 class Run:
-    """A run of `program` that publishes; `more` are arguments."""
+    """A run of a command that publishes; `more` are arguments."""
 
     def __init__(self, processes, program, *more, at="127.0.0.1:0", every=1, shown_within=60):
         self.metrics = processes.folder / f"metrics-{len(processes.all)}.json"
         arguments = [*ARGUMENTS, every, "--publish", at, "--metrics", self.metrics, *more]
-        self.process = processes.start(program, *arguments)
+        self.process = processes.start(*program, *arguments)
         if shown_within:
             self.url = until("the address of a run", shown_within, self._address)
 

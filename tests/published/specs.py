@@ -48,7 +48,7 @@ def check(zero, spec, dtype, folder):
     checkpoints = folder / "checkpoints"
     with Processes(folder) as processes:
         more = ["--steps", STEPS, "--checkpoint", checkpoints, "--every", EVERY, "--keep", STEPS]
-        run = Run(processes, program, *more, "--publish-timeout", "60s", every=EVERY)
+        run = Run(processes, [program], *more, "--publish-timeout", "60s", every=EVERY)
         # The first publication after a step waits for this one, and it waits until the readers are there.
         holder = post(f"{run.url}/v1/subscribers", {"name": "holder"})
         readers = [python(processes, run.url, f"reader {number}", 2) for number in range(READERS)]
