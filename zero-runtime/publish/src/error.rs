@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// A rank cannot serve at its address.
-    #[error("cannot serve published parameters at {address}: {source}")]
+    #[error("{address} cannot be bound: {source}")]
     Address {
         /// The address.
         address: String,
