@@ -160,13 +160,21 @@ fn a_rank_that_is_killed_ends_the_run_and_its_readers() {
     assert!(!seen.last.is_empty() && seen.steps.windows(2).all(|pair| pair[0] < pair[1]));
 }
 
+/// An address whose port is free, and the next one, too, for the other rank. It is none of those that the system hands out, so that no
+/// other test gets it meanwhile.
+fn free_address() -> String {
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let first = 10_000 + (std::process::id() % 10_000) as u16;
+    let port = (first..).step_by(2).find(|port| is_free(port) && is_free(&(port + 1)));
+    format!("127.0.0.1:{}", port.expect("two free ports"))
+}
+
 /// A run that is resumed has other versions, and readers that are still there go on with them.
 #[test]
 fn readers_go_on_with_a_run_that_is_resumed() {
     let root = tempfile::tempdir().unwrap();
     let checkpoints = root.path().join("checkpoints");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = format!("127.0.0.1:{port}");
+    let address = free_address();
     let url = &format!("http://{address}");
     let command = |steps: u64, more: &[&str]| {
         let mut command = publishing(&address, steps, root.path(), more);
@@ -200,7 +208,6 @@ fn readers_go_on_with_a_run_that_is_resumed() {
             .unwrap();
             versions
         });
-        // The port is chosen, so another program may have taken it meanwhile.
         let first = Run::start(&mut command(200, &[])).end();
         assert_eq!(first.code, Some(0), "{}", first.errors);
         let second = Run::start(&mut command(400, &["--resume"])).end();
