@@ -279,21 +279,20 @@ def reset(stream):
     stream.close()
 
 
-def trickle(address, data):
+def trickle(stream, data, what):
     """Sends a byte a second until the server answers or closes."""
     began = time.monotonic()
-    with socket.create_connection(address) as stream:
-        for byte in data:
-            try:
-                stream.send(bytes([byte]))
-                stream.settimeout(1)
-                return stream.recv(1 << 16)
-            except TimeoutError:
-                pass
-            except ConnectionError:
-                return b""
-            if time.monotonic() - began > HEAD_WITHIN + MARGIN:
-                raise Wrong("a connection that sends a byte a second is not closed")
+    for byte in data:
+        try:
+            stream.send(bytes([byte]))
+            stream.settimeout(1)
+            return stream.recv(1 << 16)
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            return b""
+        if time.monotonic() - began > HEAD_WITHIN + MARGIN:
+            raise Wrong(f"{what} of a byte a second is read for ever")
     return b""
 
 
@@ -367,29 +366,17 @@ class Attack:
         data = {"half a head": head, "half a body": post, "reset in a body": whole}.get(kind, head + b"x" * 99)
         yield data
         if kind == "byte a second":
-            got = trickle(address, data)
+            with socket.create_connection(address) as stream:
+                got = trickle(stream, data, "a head")
         elif kind == "body a byte a second":
             data = request(b"POST", b"/v1/subscribers", b"Content-Length: 99")
             with socket.create_connection(address) as stream:
                 stream.sendall(data)
-                got = self.trickle_body(stream)
+                got = trickle(stream, b" " * 60, "a body")
         else:
             got = exchange(address, data, "reset" if kind == "reset in a body" else "", HEAD_WITHIN + MARGIN)
         self.check(data, got, not target.token and kind == "reset in a body")
         self.count(kind)
-
-    def trickle_body(self, stream):
-        began = time.monotonic()
-        while time.monotonic() - began < HEAD_WITHIN + MARGIN:
-            try:
-                stream.send(b" ")
-                stream.settimeout(1)
-                return stream.recv(1 << 16)
-            except TimeoutError:
-                pass
-            except ConnectionError:
-                return b""
-        raise Wrong("a body of a byte a second is read for ever")
 
     def floods(self, rng):
         """More connections at once than a rank has room for."""

@@ -448,12 +448,11 @@ const fn check_copies(own: &Places) -> BrokenRule {
         let (mut before, mut unit) = (whole.offset_bytes, 0);
         while unit < own.tables.units.len() {
             if own.offered(unit).is_some() {
-                let place = own.published(unit, copy);
+                let (place, offered) = (own.published(unit, copy), own.offered_to(unit, copy));
                 rules! {
                     before <= place.offset_bytes => "published units that overlap",
                     place.end_bytes() <= whole.end_bytes() => "a published unit beyond the end of its copy",
-                    own.offered_to(unit, copy).end_bytes() <= own.region_bytes(own.offered_to(unit, copy).region) =>
-                        "an offer beyond the room for it",
+                    offered.end_bytes() <= own.region_bytes(offered.region) => "an offer beyond the room for it",
                 }
                 before = place.end_bytes();
             }

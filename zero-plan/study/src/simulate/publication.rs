@@ -10,7 +10,7 @@ use super::cost::{Costs, Rates};
 use super::text::ShownTime;
 use crate::hardware::{Hardware, Network};
 
-/// Readers that take a version at once, besides one alone: as many engines as generate for two learners in the examples of docs/.
+/// Readers that take a version at once, besides one alone: a small group of engines.
 const READERS: usize = 6;
 
 /// A version in bytes and seconds.
