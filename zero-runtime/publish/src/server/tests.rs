@@ -66,6 +66,11 @@ struct Ranks {
 
 impl Ranks {
     fn start(token: Option<&str>) -> Self {
+        Self::that_tell(token, None)
+    }
+
+    /// The same, which tell their hashes to `first` in place of rank 0.
+    fn that_tell(token: Option<&str>, first: Option<&str>) -> Self {
         let listeners = [0, 1].map(|rank| bind("127.0.0.1:0", rank).expect("a port"));
         let ports = listeners.each_ref().map(|listener| listener.local_addr().expect("an address").port());
         let ranks = ports.map(|port| RankAddress { url: None, port, bytes: RANK_BYTES });
@@ -99,7 +104,7 @@ impl Ranks {
                 token: token.map(str::to_owned),
                 layout: layout.clone(),
                 files: vec![BesideFile::new("config.json", b"{}".to_vec())],
-                first: url.clone(),
+                first: first.unwrap_or(&url).to_owned(),
             };
             let (server, offered) = Server::new(listener, served, Arc::clone(&readers));
             let (copies, notes) = (made.clone(), Arc::clone(&notes));
@@ -192,6 +197,22 @@ fn a_version_is_whole_on_all_ranks_or_not_there() {
     assert!(fetched(&ranks, &next, None).is_ok());
     assert!(get("/v1/versions/4-fedcba9876543210/bytes").starts_with("HTTP/1.1 404"), "a version of another run");
     assert_eq!(ranks.end(), [""; 0]);
+}
+
+#[test]
+fn a_rank_tells_its_hash_until_it_is_heard() {
+    let first = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let ranks = Ranks::that_tell(None, Some(&format!("http://{}", first.local_addr().expect("an address"))));
+    ranks.made[1].step.store(7, Ordering::Relaxed);
+    ranks.steps[1].offer(7);
+    // Whoever is in the way has the connection closed.
+    (0..3).for_each(|_| drop(first.accept().expect("a connection")));
+    let (mut stream, _) = first.accept().expect("another one");
+    let mut head = [0; 18];
+    stream.read_exact(&mut head).expect("a request");
+    assert_eq!(&head, b"POST /v1/ranks/1/7");
+    drop(stream);
+    ranks.end();
 }
 
 #[test]
