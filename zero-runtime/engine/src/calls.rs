@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::Engine;
+use super::tier::TierOfRank;
 use super::words::StepWords;
 use zero_core::device::Device;
 use zero_core::lost::Lost;
@@ -51,10 +52,9 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
 
     /// Gathers the first `len` words of each rank, for the same reason on all of them; the host does not read them.
     pub(super) fn exchange_on_device(&mut self, reason: ExchangeReason, len: usize) -> Result<(), Lost> {
-        if let Some(tier) = &self.tier {
-            // Between steps, a failure is told here, before ranks agree on what comes next.
-            tier.require()?;
-        }
+        // Between steps, a failure is told here, before ranks agree on what comes next.
+        let known = self.tier.as_ref().map_or(Ok(()), TierOfRank::require);
+        self.unless_tier_failed(known)?;
         let call = self.steps_done << 32 | (len as u64) << 8 | reason as u64;
         // SAFETY: an exchange changes no parameters, gradients or parcels; any code after it relies on all ranks having
         // made it for the same reason, which `call` says.

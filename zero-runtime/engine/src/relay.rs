@@ -146,14 +146,20 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             && let Some(tier) = &self.tier
         {
             let device = &self.ranks.device;
-            if let Err(lost) = tier.end_pass(&|| device.failure().is_some()) {
-                tier.answer_device();
-                self.ranks.transport.give_up_device(device);
-                return Err(lost);
-            }
+            let ended = tier.end_pass(&|| device.failure().is_some());
+            self.unless_tier_failed(ended)?;
         }
         self.require_device()?;
         self.ranks.finish()
+    }
+
+    /// Passes on what is known of the tier. If it has failed, the device may wait for it, and is let go on.
+    pub(super) fn unless_tier_failed(&mut self, known: Result<(), Lost>) -> Result<(), Lost> {
+        if D::QUEUES && known.is_err() {
+            self.tier.iter().for_each(TierOfRank::answer_device);
+            self.ranks.transport.give_up_device(&self.ranks.device);
+        }
+        known
     }
 
     /// Checks that nothing is known to have failed on the device.
