@@ -67,8 +67,14 @@ pub fn run<S: Shape, X: Sample, T: Sample, L: Layer<S, X>>(device: &S::Device) -
     let [mut saved, mut work] = [L::SAVED, L::WORKSPACE].map(unwritten);
     let mut grads = stored::<_, f32>(device, &vec![f32::NAN; L::PARAMS]);
     let mut dx = stored::<_, S::Compute>(device, &vec![f32::NAN; S::TOKENS * X::WIDTH]);
-    let context =
-        Context { device, sequences: S::SEQUENCES, length: S::LENGTH, before: 0, targets: targets.view().cast() };
+    let context = Context {
+        device,
+        sequences: S::SEQUENCES,
+        length: S::LENGTH,
+        earlier: &[],
+        slots: 1,
+        targets: targets.view().cast(),
+    };
     let (params, input) = (params.view(), x.view().cast());
     let pass = Forward { params, x: input, y: y.view_mut().cast(), saved: saved.view_mut(), work: work.view_mut() };
     L::forward(&context, pass);

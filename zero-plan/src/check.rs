@@ -211,6 +211,10 @@ pub struct CheckScratch<'s> {
 /// # Errors
 /// The first op that breaks a rule.
 pub const fn check(subject: CheckedTables, scratch: CheckScratch) -> Result<(), Fault> {
+    if matches!(subject.pass, Pass::Train) && subject.tables.config.serves() {
+        let rule = "a step in the plan of a worker";
+        return if subject.ops.is_empty() { Ok(()) } else { Err(Fault { op: 0, rule }) };
+    }
     let mut checker = Checker {
         subject,
         units: scratch.units,

@@ -5,12 +5,14 @@ mod device;
 mod offload;
 mod precision;
 mod publish;
+mod serve;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::offload::{Offload, TierKind, UpdatePlace, UpdateTime};
 pub use self::precision::{Precision, Width};
 pub use self::publish::Publish;
+pub use self::serve::Serve;
 
 use crate::mesh::{Axis, Mesh};
 use crate::subtrees::Subtrees;
@@ -220,6 +222,9 @@ pub struct Config {
     /// What is copied of parameters for readers outside of the run.
     #[serde(skip_serializing_if = "Publish::is_none")]
     pub publish: Publish,
+    /// What a worker has room for, if this is the plan of one.
+    #[serde(skip_serializing_if = "Serve::is_none")]
+    pub serve: Serve,
 }
 
 impl Config {
@@ -253,6 +258,7 @@ impl Config {
         host_bytes: None,
         disk_bytes: None,
         publish: Publish::NONE,
+        serve: Serve::NONE,
     };
 
     /// How ranks gather.

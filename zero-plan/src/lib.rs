@@ -114,8 +114,8 @@ mod work;
 
 pub use build::PlanBuf;
 pub use config::{
-    Config, DeviceKind, Gather, Offload, Often, OptimizerKind, Order, Precision, Publish, Recompute, Split, TierKind,
-    TransportKind, UpdatePlace, UpdateTime, Width, is_same_text,
+    Config, DeviceKind, Gather, Offload, Often, OptimizerKind, Order, Precision, Publish, Recompute, Serve, Split,
+    TierKind, TransportKind, UpdatePlace, UpdateTime, Width, is_same_text,
 };
 pub use cores::own_core;
 pub use fingerprint::Fingerprint;

@@ -137,6 +137,11 @@ impl Places<'_> {
         self.place(Kind::Parameters, self.placement(unit).start, self.placement(unit).padded)
     }
 
+    /// Room for the parameters of a unit that a worker is to use next.
+    pub const fn staged(&self, unit: usize) -> Place {
+        Place { region: Kind::Staged, ..self.flat(unit) }
+    }
+
     /// This rank's shard of a unit's parameters, where it is kept.
     pub const fn shard(&self, unit: usize) -> Place {
         let (config, zero) = (self.tables.config, self.tables.config.mesh.zero);
@@ -215,6 +220,9 @@ impl Places<'_> {
                 (whole, self.flat(unit))
             };
             return Some(stored);
+        }
+        if config.serves() {
+            return None;
         }
         let owned = self.owned(unit);
         let start = if config.shards_optimizer() { placement.start / config.mesh.zero } else { placement.start };
@@ -367,9 +375,10 @@ impl Places<'_> {
         self.place(Kind::Activations, decoding.saved_bytes + turn % 2 * decoding.boundary_bytes, len)
     }
 
-    /// The cache of a unit, in which decoding keeps the earlier tokens of a sequence from one walk to the next.
+    /// The caches of a unit, in which decoding keeps the earlier tokens of each sequence from one walk to the next.
     pub const fn cache(&self, unit: usize) -> Place {
-        self.place(Kind::Activations, self.placement(unit).cache_bytes, self.unit(unit).cache_bytes)
+        let bytes = self.tables.config.slots() * self.unit(unit).cache_bytes;
+        self.place(Kind::Activations, self.placement(unit).cache_bytes, bytes)
     }
 
     /// The input of a unit: that of its chunk, or the output of the unit before it.

@@ -29,6 +29,9 @@ use walk::{PipelineStageWalk, WalkStep};
 
 /// An upper bound on the ops of one schedule, slightly more than it has, computed without walking it.
 pub const fn ops_max(pass: Pass, tables: &Tables, pipeline: usize) -> usize {
+    if tables.config.serves() && matches!(pass, Pass::Train) {
+        return 0;
+    }
     let (mut ops, mut chunk) = (!matches!(pass, Pass::Publish) as usize, pipeline);
     while chunk < tables.chunks.len() {
         ops += ops_of_chunk(pass, tables, chunk);
@@ -109,6 +112,9 @@ pub const fn fill_ops(pass: Pass, tables: &Tables, pipeline: usize, taken: Sched
         return ops.len;
     }
     let trains = matches!(pass, Pass::Train);
+    if trains && tables.config.serves() {
+        return 0;
+    }
     // Sums of gradients are there only after the backward, unless they are those of the step before, whose pieces come unit by unit.
     let is_early = !tables.config.offloads_gradients() && !tables.config.updates_on_host();
     let at_use = tables.config.updates_in(pass);

@@ -135,7 +135,7 @@ fn check_shorter<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L:
 }
 
 /// Checks that decoding a sequence gives the same as forward, however it is divided into calls: at once, token by
-/// token, or a beginning and the rest.
+/// token, or a beginning and the rest; and that sequences that are decoded side by side do not change one another's bits.
 fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L: Layer<S, X>>(
     names: &LayerNames,
     whole: &Trial,
@@ -144,7 +144,7 @@ fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L
     let calls = [vec![S::LENGTH], vec![1; S::LENGTH], vec![half, S::LENGTH - half]];
     for calls in calls.iter().filter(|calls| !calls.contains(&0)) {
         let mut part = Trial::new::<S, X, T, L>();
-        let y = part.decode::<S, X, L>(calls);
+        let y = part.decode::<S, X, L>(1, calls);
         for (i, (&found, &expected)) in y.iter().zip(&whole.y).enumerate() {
             let expected = f64::from(expected);
             if !is_close(f64::from(found), expected, ROUNDING * expected.abs().max(1.0)) {
@@ -156,6 +156,20 @@ fn check_decoding<S: Shape<Device = Cpu, Compute = f32>, X: Sample, T: Sample, L
                 );
                 names.differs(Y, i, &why, expected, found);
             }
+        }
+    }
+    let mut part = Trial::new::<S, X, T, L>();
+    let alone = part.decode::<S, X, L>(1, &vec![1; S::LENGTH]).to_vec();
+    let together = part.decode::<S, X, L>(S::SEQUENCES, &vec![1; S::LENGTH]);
+    for (i, (&found, &expected)) in together.iter().zip(&alone).enumerate() {
+        if found.to_bits() != expected.to_bits() {
+            names.differs(Y, i, "of `decode` of several sequences, as of one alone", f64::from(expected), found);
+        }
+    }
+    for (i, (&found, &expected)) in together.iter().zip(&whole.y).enumerate() {
+        let expected = f64::from(expected);
+        if !is_close(f64::from(found), expected, ROUNDING * expected.abs().max(1.0)) {
+            names.differs(Y, i, "of `decode` of several sequences, as of `forward`", expected, found);
         }
     }
 }

@@ -31,7 +31,8 @@ impl Trial {
             device: &Cpu::ONE_THREAD,
             sequences: Small::SEQUENCES,
             length: Small::LENGTH,
-            before: 0,
+            earlier: &[],
+            slots: 1,
             targets: zero_core::view::View::empty(),
         };
         let pass = Forward {
@@ -208,7 +209,7 @@ fn a_norm_has_the_epsilon_that_it_is_told() {
             (vec![1.0; L::PARAMS], vec![1e-10; 2 * Small::TOKENS], vec![0.0f32; 2 * Small::TOKENS]);
         let mut saved = vec![0.0f32; L::SAVED / size_of::<f32>()];
         let targets = zero_core::view::View::empty();
-        let cx = Context { device: &Cpu::ONE_THREAD, sequences: 2, length: 5, before: 0, targets };
+        let cx = Context { device: &Cpu::ONE_THREAD, sequences: 2, length: 5, earlier: &[], slots: 1, targets };
         let pass = Forward {
             params: params.as_slice().into(),
             x: x.as_slice().into(),

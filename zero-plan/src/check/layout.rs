@@ -240,6 +240,14 @@ const fn check_states(own: &Places, i: usize) -> BrokenRule {
     if let Some((_, first)) = own.state(State::FirstMoment, i) {
         rules! { 2 * first.end_bytes() <= own.region_bytes(first.region) => "first moments that do not fit their half", }
     }
+    if config.serves() {
+        let staged = own.staged(i);
+        rules! {
+            !config.serve.staged || !own.tables.placements[i].holds || fits(own, staged) =>
+                "staged parameters that do not fit their region",
+        }
+        return None;
+    }
     rules! {
         fits(own, own.partial(i)) => "partial sums that do not fit their region",
         fits(own, own.reduced(i)) => "reduced gradients that do not fit their region",
@@ -254,21 +262,24 @@ const fn check_states(own: &Places, i: usize) -> BrokenRule {
 /// The room of one unit in regions that units take turns in.
 const fn check_turns(own: &Places, i: usize) -> BrokenRule {
     let at = &own.tables.placements[i];
-    let gradient = own.output_gradient(i);
-    // The region has two places of this length.
-    let half = own.memory.region(Kind::ActivationGradients).bytes / 2;
     rules! {
         !at.holds || at.padded <= own.memory.gathered_slot => "a flat buffer that does not fit a slot",
-        own.tables.config.whole_lines(gradient.len_bytes) <= half && own.tables.config.whole_lines(own.input(i, 0).len_bytes) <= half =>
-            "gradients of activations that do not fit their region",
         own.workspace(i).end_bytes() <= own.product_workspace().offset_bytes => "a workspace that does not fit its region",
         !own.tables.is_orthogonalized(i) || own.orthogonal_room(i).end_bytes() <= own.product_workspace().offset_bytes =>
             "room for a matrix that does not fit the workspace",
         bytes_on_line(own.tables.config, own.product_workspace().offset_bytes) =>
             "a workspace of products that does not start on a line",
     }
-    if let Some(other) = own.input_gradient(i, 0) {
-        rules! { gradient.is_apart_from(other) => "gradients of activations that overlap", }
+    if !own.tables.config.serves() {
+        let gradient = own.output_gradient(i);
+        // The region has two places of this length.
+        let half = own.memory.region(Kind::ActivationGradients).bytes / 2;
+        rules! {
+            own.tables.config.whole_lines(gradient.len_bytes) <= half && own.tables.config.whole_lines(own.input(i, 0).len_bytes) <= half =>
+                "gradients of activations that do not fit their region",
+            match own.input_gradient(i, 0) { Some(other) => gradient.is_apart_from(other), None => true } =>
+                "gradients of activations that overlap",
+        }
     }
     if own.tables.leaves(i) {
         let (one, two) = (own.outgoing(Parcel::Activations, i, 0), own.outgoing(Parcel::Activations, i, 1));
@@ -321,6 +332,10 @@ const fn check_buckets(own: &Places) -> BrokenRule {
                 bucket.start == first.start => "a bucket that starts elsewhere than its first unit",
                 bucket.start + bucket.elements == last.start + last.padded =>
                     "a bucket that ends elsewhere than its last unit",
+            }
+            if config.serves() {
+                i += 1;
+                continue;
             }
             let (gradients, sums) = (staging(own, bucket), partial(own, bucket));
             rules! {

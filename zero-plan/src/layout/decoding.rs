@@ -41,7 +41,7 @@ impl Decoding {
                 let boundary = tables.config.whole_lines(max(unit.input_bytes, output));
                 decoding.saved_bytes = max(decoding.saved_bytes, tables.config.whole_lines(saved));
                 decoding.boundary_bytes = max(decoding.boundary_bytes, boundary);
-                decoding.caches_bytes += tables.config.whole_lines(unit.cache_bytes);
+                decoding.caches_bytes += tables.config.whole_lines(tables.config.slots() * unit.cache_bytes);
                 i += 1;
             }
             chunk += tables.config.mesh.pipeline;
@@ -68,7 +68,7 @@ pub(super) const fn fill_caches(tables: &Tables, pipeline: usize, out: &mut [Pla
         let mut i = tables.chunks[chunk].first;
         while i < tables.chunks[chunk].end {
             out[i].cache_bytes = start;
-            start += tables.config.whole_lines(tables.units[i].cache_bytes);
+            start += tables.config.whole_lines(tables.config.slots() * tables.units[i].cache_bytes);
             i += 1;
         }
         chunk += tables.config.mesh.pipeline;

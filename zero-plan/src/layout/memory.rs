@@ -67,11 +67,13 @@ pub enum Kind {
     Published,
     /// What the rank offers of its parameters, on its way to a copy in the memory of the host.
     PublishedWindow,
+    /// Newer parameters of a worker, until they replace those in use.
+    Staged,
 }
 
 impl Kind {
     /// All kinds, in the order in which reports list them.
-    pub const ALL: [Kind; 27] = [
+    pub const ALL: [Kind; 28] = [
         Kind::Parameters,
         Kind::Gathered,
         Kind::Gradients,
@@ -99,6 +101,7 @@ impl Kind {
         Kind::Relay,
         Kind::Published,
         Kind::PublishedWindow,
+        Kind::Staged,
     ];
 
     /// Its name in reports.
@@ -131,13 +134,14 @@ impl Kind {
             Kind::Relay => "relay of the disk",
             Kind::Published => "published parameters",
             Kind::PublishedWindow => "window of published",
+            Kind::Staged => "staged parameters",
         }
     }
 
     /// The width of its numbers; `None` if it holds numbers of several widths.
     pub const fn width(self, config: &Config) -> Option<Width> {
         match self {
-            Kind::Parameters | Kind::ParametersWindow | Kind::Shards => Some(config.precision.params),
+            Kind::Parameters | Kind::ParametersWindow | Kind::Shards | Kind::Staged => Some(config.precision.params),
             Kind::Gathered => Some(config.precision.compute),
             Kind::Gradients | Kind::Partial | Kind::Reduced | Kind::Sums | Kind::SumsWindow => {
                 Some(config.precision.reduce)
@@ -162,6 +166,14 @@ impl Kind {
             Kind::Published => config.stores_published(),
             _ => false,
         }
+    }
+
+    /// Whether only training uses it.
+    pub(crate) const fn is_of_training(self) -> bool {
+        matches!(
+            self,
+            Kind::Gradients | Kind::UnitGradients | Kind::Reduced | Kind::Optimizer | Kind::ActivationGradients
+        )
     }
 
     /// Bytes of `len` elements; `len` itself if it has no single width.

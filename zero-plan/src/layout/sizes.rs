@@ -180,6 +180,9 @@ impl RegionSizes {
         let comes = config.offloads_optimizer() && !config.updates_on_host();
         let window = if comes { self.window(tables) } else { 0 };
         match kind {
+            kind if config.serves() && kind.is_of_training() => 0,
+            Kind::Staged if config.serve.staged => self.held,
+            Kind::Staged => 0,
             Kind::Parameters if config.offloads_parameters() => tables.kept(self.held / zero),
             Kind::Parameters if config.shards_parameters() => self.held / zero,
             Kind::Parameters => self.held,

@@ -88,7 +88,8 @@ fn flow_into(ranks: &Ranks, accesses: &Accesses, decodes: bool, copy: usize) -> 
         let sums = if pass == Pass::Train { sums_between_steps(plan, at, true) } else { Vec::new() };
         let copies = (0..plan.config.publish.copies).filter(|_| pass == Pass::Publish);
         let published = copies.flat_map(|copy| published(plan, at, copy));
-        let mut all = held(plan, rank, pass != Pass::Evaluate).into_iter().chain(sums).chain(cached).chain(published);
+        let is_updated = pass != Pass::Evaluate && !plan.config.serves();
+        let mut all = held(plan, rank, is_updated).into_iter().chain(sums).chain(cached).chain(published);
         if let Some(rule) = all.find_map(is_stale) {
             return Err(ranks.flaw(rule, vec![ranks.spot(rank, ops.len(), "")]));
         }

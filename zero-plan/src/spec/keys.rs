@@ -296,6 +296,17 @@ pub const KEYS: &[Key] = &[
             "Copies that a rank has room for. With one, training waits for readers, up to `--publish-timeout`; with two or more it \
              does not wait, and the oldest copy is given up.",
         ),
+    section("serve", "Serve", "a section such as `(slots: 8)`", OfItsKeys)
+        .about(
+            "What a worker of `cargo zero serve` has room for. It does not train, and of the other keys it reads `model`, \
+             `batch.length`, `precision.compute`, `device`, `memory` and `host`.",
+        ),
+    key!(serve.slots, number!("slots" from 1 to 64), Value("8"))
+        .only_in_files()
+        .about("Sequences that a worker decodes at a time, each with a cache of its own."),
+    key!(serve.staged, any("`true` or `false`"), Value("true"))
+        .only_in_files()
+        .about("Whether a worker has room for newer parameters beside those in use, which they replace between two tokens."),
 ];
 
 const fn key(path: &'static str, expected: Expected, default: KeyDefault) -> Key {

@@ -27,7 +27,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use crate::config::{self, Config, DeviceKind, Offload, OptimizerKind, Precision, TransportKind};
+use crate::config::{self, Config, DeviceKind, Offload, OptimizerKind, Precision, Serve, TransportKind};
 
 pub use changes::{KeyChange, changes};
 pub use check::{SizeVariables, other_size, unknown_fields};
@@ -41,7 +41,7 @@ pub use parse::ron as ron_options;
 pub use parse::ron_text;
 pub use pipeline::{Pipeline, Schedule, Units};
 pub use report::key_called;
-pub use sections::{Batch, CheckpointKeys, OffloadKeys, PublishKeys, RecomputedUnits, Stage, ZeroKeys};
+pub use sections::{Batch, CheckpointKeys, OffloadKeys, PublishKeys, RecomputedUnits, ServeKeys, Stage, ZeroKeys};
 pub use size::Size;
 pub use table::{keys_table, options_table};
 pub use text::decode;
@@ -97,6 +97,9 @@ pub struct Spec {
     /// What is published of parameters.
     #[serde(skip_serializing_if = "PublishKeys::is_none")]
     pub publish: PublishKeys,
+    /// What a worker for the model has room for.
+    #[serde(skip_serializing_if = "ServeKeys::is_default")]
+    pub serve: ServeKeys,
 }
 
 impl Spec {
@@ -142,7 +145,13 @@ impl Spec {
             host_bytes: self.host.map(|size| size.bytes() as usize),
             disk_bytes: self.disk.map(|size| size.bytes() as usize),
             publish: self.publish.config(),
+            serve: Serve::NONE,
         }
+    }
+
+    /// The constants of a worker for the model, which decodes and does not train.
+    pub fn serving(&self) -> Config {
+        self.config().serving(self.serve.config())
     }
 }
 

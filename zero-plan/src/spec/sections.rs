@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::config::{self, Offload, Often, Publish, TierKind, UpdatePlace, UpdateTime, Width};
+use crate::config::{self, Offload, Often, Publish, Serve, TierKind, UpdatePlace, UpdateTime, Width};
 
 /// What the ranks along the `zero` axis shard, and how it is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -139,6 +139,33 @@ impl PublishKeys {
     /// The constants that these keys stand for.
     pub fn config(&self) -> Publish {
         self.dtype.map_or(Publish::NONE, |dtype| Publish { dtype, copies: self.copies() as usize })
+    }
+}
+
+/// What a worker for the model has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ServeKeys {
+    /// Sequences at a time.
+    pub slots: u32,
+    /// Whether newer parameters arrive beside those in use.
+    pub staged: bool,
+}
+
+impl ServeKeys {
+    /// Whether the keys are at their defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The constants that these keys stand for.
+    pub fn config(&self) -> Serve {
+        Serve { slots: self.slots as usize, staged: self.staged }
+    }
+}
+
+impl Default for ServeKeys {
+    fn default() -> Self {
+        Self { slots: 8, staged: true }
     }
 }
 

@@ -42,7 +42,7 @@ fn width(plan: &Plan, kind: Kind) -> usize {
     let width = match kind {
         Kind::Parameters => precision.params,
         Kind::Gathered => precision.compute,
-        Kind::ParametersWindow | Kind::Shards => precision.params,
+        Kind::ParametersWindow | Kind::Shards | Kind::Staged => precision.params,
         Kind::Gradients | Kind::Partial | Kind::Reduced | Kind::Sums | Kind::SumsWindow => precision.reduce,
         Kind::UnitGradients | Kind::Subtotals => Width::F32,
         Kind::Master | Kind::MasterWindow => precision.master,

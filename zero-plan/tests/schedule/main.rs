@@ -29,6 +29,7 @@ mod relay;
 mod relayout;
 mod reshard;
 mod rules;
+mod serve;
 mod shards;
 mod simulator;
 mod spans;

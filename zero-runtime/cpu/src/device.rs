@@ -71,6 +71,28 @@ pub(super) fn pool(threads: NonZeroUsize, name: &str) -> Result<rayon::ThreadPoo
     pool.map_err(|error| DeviceError::system("start a thread")(std::io::Error::other(error)))
 }
 
+impl Cpu {
+    /// `y` (rows, output) := `x` (rows, input) times the transpose of `weight` (output, input), plus `bias`, by the kernel for few
+    /// rows, however many there are.
+    fn few_rows<O: Element, E: Element>(
+        &self,
+        y: ViewMut<Self, O>,
+        x: View<Self, E>,
+        weight: kernels::StridedMatrix<E>,
+        bias: Option<&[E]>,
+    ) {
+        let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
+        check_len("bias", bias.map_or(output, <[E]>::len), output);
+        let x = kernels::StridedMatrix::new(x.as_slice(), rows, depth);
+        let y = MatrixMut::new(y.into_slice(), rows, output);
+        self.by_columns(depth, output, (y, weight), |(y, weight)| {
+            kernels::few_rows(y, x, weight.transposed(), |to, column, sum| {
+                *to = O::narrow(bias.map_or(sum, |bias| sum + bias[column].widen()));
+            });
+        });
+    }
+}
+
 impl Storage for Cpu {
     type Memory = Arc<Segment>;
 
@@ -156,15 +178,9 @@ impl Kernels for Cpu {
     ) {
         let (weight, bias) = (matrix(&weight), bias.map(View::as_slice));
         let (rows, depth, output) = (y.len() / weight.rows(), weight.cols(), weight.rows());
-        let x = kernels::StridedMatrix::new(x.as_slice(), rows, depth);
-        if kernels::are_few(&x, &weight.transposed()) {
-            check_len("bias", bias.map_or(output, <[E]>::len), output);
-            let columns = MatrixMut::new(y.reborrow().into_slice(), rows, output);
-            self.by_columns(depth, output, (columns, weight), |(y, weight)| {
-                kernels::few_rows(y, x, weight.transposed(), |to, column, sum| {
-                    *to = E::narrow(bias.map_or(sum, |bias| sum + bias[column].widen()));
-                });
-            });
+        let rows_of_x = kernels::StridedMatrix::new(x.as_slice(), rows, depth);
+        if kernels::are_few(&rows_of_x, &weight.transposed()) {
+            self.few_rows(y.reborrow(), x, weight, bias);
             return then.apply(self, y);
         }
         let then = match then {
@@ -175,7 +191,25 @@ impl Kernels for Cpu {
             Then::Add(other) => kernels::ThenBlock::Add(kernels::StridedMatrix::new(other.as_slice(), rows, output)),
         };
         let y = MatrixMut::new(y.into_slice(), rows, output);
-        self.by_products([rows, depth, output], (y, then), |(y, then)| kernels::linear(y, x, weight, bias, then));
+        self.by_products([rows, depth, output], (y, then), |(y, then)| {
+            kernels::linear(y, rows_of_x, weight, bias, then)
+        });
+    }
+
+    #[inline(never)]
+    fn linear_apart<E: Element>(
+        &self,
+        y: ViewMut<Self, E>,
+        x: View<Self, E>,
+        weight: Matrix<Self, E>,
+        bias: Option<View<Self, E>>,
+    ) {
+        self.few_rows(y, x, matrix(&weight), bias.map(View::as_slice));
+    }
+
+    #[inline(never)]
+    fn matmul_apart<O: Element, E: Element>(&self, c: ViewMut<Self, O>, a: View<Self, E>, b: Matrix<Self, E>) {
+        self.few_rows(c, a, matrix(&b).transposed(), None);
     }
 
     #[inline(never)]

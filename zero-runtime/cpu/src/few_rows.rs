@@ -1,5 +1,6 @@
 //! Few rows: products of so few rows that their time is that of reading the other matrix from memory. Each column of
-//! that matrix is contiguous, and is read once and in place. Never packs.
+//! that matrix is contiguous, and is read from memory once and in place. Never packs. No bit of a sum depends on how many rows
+//! or columns there are.
 
 use pulp::{Simd, WithSimd};
 use zero_plan::Width;
@@ -8,13 +9,13 @@ use super::simd::{dispatch, vector};
 use super::{MatrixMut, StridedMatrix};
 use zero_core::device::Element;
 
-/// The largest number of rows that counts as few.
+/// The largest number of rows that counts as few, and the rows multiplied at a time.
 pub const ROWS: usize = 4;
 
 /// Columns multiplied at a time.
 const COLS: usize = 4;
 
-/// Whether [`few_rows`] multiplies `a` by `b`.
+/// Whether [`few_rows`] is the fastest way to multiply `a` by `b`.
 pub fn are_few<E>(a: &StridedMatrix<E>, b: &StridedMatrix<E>) -> bool {
     (1..=ROWS).contains(&a.rows()) && a.has_rows() && b.has_columns()
 }
@@ -24,14 +25,14 @@ pub fn are_few<E>(a: &StridedMatrix<E>, b: &StridedMatrix<E>) -> bool {
 /// across the vector.
 ///
 /// # Panics
-/// If the shapes do not agree, or [`are_few`] is false.
+/// If the shapes do not agree, or rows of `a` or columns of `b` are not contiguous.
 pub fn few_rows<O: Element, E: Element>(
     c: MatrixMut<O>,
     a: StridedMatrix<E>,
     b: StridedMatrix<E>,
     finish: impl Fn(&mut O, usize, f32),
 ) {
-    assert!(are_few(&a, &b), "{} rows, or a matrix in another layout", a.rows());
+    assert!(a.has_rows() && b.has_columns(), "a matrix in another layout");
     assert!(
         (a.rows(), a.cols(), b.cols()) == (c.rows().len(), b.rows(), c.columns().len()),
         "({}, {}) x ({}, {}) does not give ({}, {})",
@@ -58,39 +59,43 @@ impl<O: Element, E: Element, F: Fn(&mut O, usize, f32)> WithSimd for FewRows<'_,
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match self.a.rows() {
-            1 => self.rows::<S, 1>(simd),
-            2 => self.rows::<S, 2>(simd),
-            3 => self.rows::<S, 3>(simd),
-            _ => self.rows::<S, ROWS>(simd),
+        let mut this = self;
+        let mut first = 0;
+        while this.columns.rows() - first >= COLS {
+            this.columns::<S, COLS>(simd, first);
+            first += COLS;
+        }
+        while first < this.columns.rows() {
+            this.columns::<S, 1>(simd, first);
+            first += 1;
         }
     }
 }
 
 impl<O: Element, E: Element, F: Fn(&mut O, usize, f32)> FewRows<'_, O, E, F> {
+    /// All rows by N columns, which the cache keeps until the last rows.
     #[inline(always)]
-    fn rows<S: Simd, const M: usize>(mut self, simd: S) {
-        let depth = self.a.cols();
-        let rows: [&[E]; M] = core::array::from_fn(|m| self.a.row(m, 0, depth));
-        let mut first = 0;
-        while self.columns.rows() - first >= COLS {
-            self.block::<S, M, COLS>(simd, rows, first);
-            first += COLS;
-        }
-        while first < self.columns.rows() {
-            self.block::<S, M, 1>(simd, rows, first);
-            first += 1;
+    fn columns<S: Simd, const N: usize>(&mut self, simd: S, first: usize) {
+        let rows = self.a.rows();
+        for row in (0..rows).step_by(ROWS) {
+            match rows - row {
+                1 => self.block::<S, 1, N>(simd, row, first),
+                2 => self.block::<S, 2, N>(simd, row, first),
+                3 => self.block::<S, 3, N>(simd, row, first),
+                _ => self.block::<S, ROWS, N>(simd, row, first),
+            }
         }
     }
 
-    /// All rows by N columns.
+    /// M rows from `row` on by N columns.
     #[inline(always)]
-    fn block<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, rows: [&[E]; M], first: usize) {
+    fn block<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, row: usize, first: usize) {
+        let rows: [&[E]; M] = core::array::from_fn(|m| self.a.row(row + m, 0, self.a.cols()));
         let columns: [&[E]; N] = core::array::from_fn(|n| self.columns.row(first + n, 0, self.a.cols()));
         let sums = dots::<S, E, M, N>(simd, rows, columns);
         let column = self.c.columns().start + first;
         for (m, sums) in sums.iter().enumerate() {
-            for (n, (to, &sum)) in self.c.row(m)[first..].iter_mut().zip(sums).enumerate() {
+            for (n, (to, &sum)) in self.c.row(row + m)[first..].iter_mut().zip(sums).enumerate() {
                 (self.finish)(to, column + n, sum);
             }
         }
@@ -183,7 +188,7 @@ mod tests {
     }
 
     fn matches_f64<O: Element, E: Element>() {
-        for m in 1..=ROWS {
+        for m in (1..=ROWS).chain([ROWS + 1, 3 * ROWS + 2]) {
             for (n, k) in [(1, 1), (3, 0), (4, 15), (5, 16), (7, 17), (66, 130)] {
                 let (a, b) = (stored::<E>(m * k, 1), stored::<E>(n * k, 2));
                 let (left, right) = (to_f64(&a), to_f64(&b));
@@ -204,7 +209,7 @@ mod tests {
     /// With any number of rows and columns next to a sum.
     #[test]
     fn no_bit_depends_on_what_else_there_is() {
-        let (m, n, k) = (ROWS, 11, 37);
+        let (m, n, k) = (2 * ROWS + 3, 11, 37);
         let (a, b) = (stored::<bf16>(m * k, 1), stored::<bf16>(n * k, 2));
         let all = bits(&product::<f32, _>(&a, &b, [m, n, k]));
         for (i, a) in a.chunks(k).enumerate() {
@@ -215,9 +220,11 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "5 rows, or a matrix in another layout")]
-    fn many_rows_are_refused() {
-        product::<f32, f32>(&[0.0; 5], &[0.0; 1], [5, 1, 1]);
+    #[should_panic(expected = "a matrix in another layout")]
+    fn scattered_columns_are_refused() {
+        let (a, b) = ([0.0f32; 2], [0.0f32; 4]);
+        let (a, b) = (StridedMatrix::new(&a, 1, 2), StridedMatrix::new(&b, 2, 2));
+        few_rows(MatrixMut::new(&mut [0.0f32; 2], 1, 2), a, b, |to, _, sum| *to = sum);
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         let (begins, ends) = (unit == 0, self.plan.placements[unit].chunk + 1 == self.plan.chunks.len());
         let chunk = &self.plan.chunks[self.plan.placements[unit].chunk];
         // Decoding computes no losses, and has no place for targets.
-        let takes_targets = walk.before.is_none();
+        let takes_targets = !walk.decodes;
         if chunk.first != unit || !(begins || ends && takes_targets) {
             return;
         }

@@ -43,14 +43,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     fn context(&self, unit: usize, slot: usize, walk: &WalkState) -> Context<'_, D> {
         let (sequences, length) = walk.shape;
         let ends = self.plan.placements[unit].chunk + 1 == self.plan.chunks.len();
-        let targets = if ends && walk.before.is_none() {
+        let targets = if ends && !walk.decodes {
             let place = self.share(walk).of_place(self.ranks.places().targets(slot));
             // SAFETY: as for the inputs.
             unsafe { self.arena.bytes(place) }
         } else {
             View::empty()
         };
-        Context { device: &self.ranks.device, sequences, length, before: walk.before.unwrap_or(0), targets }
+        let earlier = if walk.decodes { &self.earlier[..] } else { &[] };
+        Context { device: &self.ranks.device, sequences, length, earlier, slots: self.cached.len(), targets }
     }
 
     fn workspace(&self, unit: usize) -> ViewMut<'_, D, u8> {
@@ -122,21 +123,17 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         self.poison([&mut y, &mut saved, &mut work]);
         let pass = ForwardBytes { params, x, y, saved, work };
         let (code, context) = (&self.program.code[self.plan.units[unit].position], self.context(unit, slot, walk));
-        match walk.before {
-            None => (code.forward)(&context, pass),
-            Some(before) => (code.decode)(&context, pass, self.cache(unit, before)),
+        if walk.decodes {
+            (code.decode)(&context, pass, self.cache(unit));
+        } else {
+            (code.forward)(&context, pass);
         }
     }
 
-    /// The cache of a unit in decoding, after `before` tokens.
-    fn cache(&self, unit: usize, before: usize) -> ViewMut<'_, D, u8> {
-        let place = self.ranks.places().cache(unit);
-        // SAFETY: it lies after the memory that units share in a decoding walk, and apart from other caches.
-        let mut cache = unsafe { self.arena.bytes_mut(place) };
-        if before == 0 {
-            self.poison([&mut cache]);
-        }
-        cache
+    /// The caches of a unit in decoding, of all slots.
+    fn cache(&self, unit: usize) -> ViewMut<'_, D, u8> {
+        // SAFETY: they lie after the memory that units share in a decoding walk, and apart from other caches.
+        unsafe { self.arena.bytes_mut(self.ranks.places().cache(unit)) }
     }
 
     pub(super) fn backward(&mut self, unit: usize, micro_batch: usize, slot: usize, walk: &mut WalkState) {
@@ -231,14 +228,21 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
         }
     }
 
-    /// Logits after the last of `length` tokens, from the input of the head, whose parameters stay gathered.
-    pub(super) fn logits(&self, length: usize, slot: usize, logits: &mut [f32]) {
-        let head = self.plan.units.len() - 1;
+    /// Logits after the last of `length` tokens of each sequence, from the input of the head, whose parameters stay gathered.
+    pub(super) fn logits(&self, (sequences, length): (usize, usize), slot: usize, logits: &mut [f32]) {
+        let (head, outputs) = (self.plan.units.len() - 1, self.program.head.outputs);
         let row = self.plan.units[head].input_bytes / self.plan.config.tokens();
-        let share = Share { tokens: length, of: self.plan.config.tokens() };
-        let x = self.input(head, slot, share).part((length - 1) * row, row);
-        let mut outputs = self.workspace(head).take::<f32>(self.program.head.outputs).0;
-        (self.program.head.logits)(&self.ranks.device, self.params(head), x, outputs.reborrow());
-        self.ranks.device.read(outputs.as_view(), logits);
+        let share = Share { tokens: sequences * length, of: self.plan.config.tokens() };
+        let (x, work) = (self.input(head, slot, share), self.ranks.places().workspace(head).len_bytes);
+        // As many as there is room for.
+        let at_once = (work / (outputs * size_of::<f32>())).clamp(1, sequences);
+        assert!(length == 1 || sequences == 1, "the last tokens of {sequences} sequences are apart");
+        for first in (0..sequences).step_by(at_once) {
+            let rows = at_once.min(sequences - first);
+            let x = x.part((first + length - 1) * row, rows * row);
+            let mut found = self.workspace(head).take::<f32>(rows * outputs).0;
+            (self.program.head.logits)(&self.ranks.device, self.params(head), x, found.reborrow());
+            self.ranks.device.read(found.as_view(), &mut logits[first * outputs..][..rows * outputs]);
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::calls::ExchangeReason;
 use super::words::StepWords;
 use super::{Engine, Fill, RunError, WalkState};
 use zero_core::device::Device;
+use zero_core::layer::Earlier;
 use zero_core::lost::Lost;
 use zero_core::transport::Transport;
 
@@ -105,25 +106,50 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     /// [`Lost`] if another rank has ended.
     ///
     /// # Panics
-    /// If fewer tokens than `before` are cached, or if there are more tokens in total than in a sequence of the plan;
-    /// and as [`Engine::predict`].
+    /// As [`Engine::decode_slots`].
     pub fn decode(&mut self, input: &[u32], before: usize, logits: &mut [f32]) -> Result<bool, Lost> {
+        self.decode_slots(&[Earlier { slot: 0, tokens: before }], input, logits)
+    }
+
+    /// [`Engine::decode`] of several sequences, each with a cache in a slot of its own. `input` has the next tokens of each:
+    /// as many of one sequence as wanted, or one of each of several. `logits` (sequences, outputs) are those of the last
+    /// tokens, and no bit of a sequence depends on which others are decoded in the same calls.
+    ///
+    /// # Errors
+    /// [`Lost`] if another rank has ended.
+    ///
+    /// # Panics
+    /// If fewer tokens are cached than come earlier, if there are more tokens in total than in a sequence of the plan, or if
+    /// there is no such slot or two sequences have the same; and as [`Engine::predict`].
+    pub fn decode_slots(&mut self, earlier: &[Earlier], input: &[u32], logits: &mut [f32]) -> Result<bool, Lost> {
         self.require_input(input);
-        let (length, cached, longest) =
-            (input.len() / self.program.inputs.words.count, self.cached, self.plan.config.length);
-        assert!(before <= cached, "{before} tokens come before, but {cached} are cached: decode those first");
-        assert!(before + length <= longest, "{length} tokens after {before}, expected {longest} or fewer together");
+        let (tokens, longest) = (input.len() / self.program.inputs.words.count, self.plan.config.length);
+        let (sequences, length) = (earlier.len(), tokens / earlier.len().max(1));
+        assert!(tokens > 0 && sequences * length == tokens, "{tokens} tokens for {sequences} sequences");
+        for (index, &Earlier { slot, tokens: before }) in earlier.iter().enumerate() {
+            let cached = *self.cached.get(slot).unwrap_or_else(|| panic!("no slot {slot}"));
+            assert!(before <= cached, "{before} tokens come before, but {cached} are cached: decode those first");
+            assert!(before + length <= longest, "{length} tokens after {before}, expected {longest} or fewer together");
+            assert!(earlier[..index].iter().all(|other| other.slot != slot), "two sequences in slot {slot}");
+        }
         self.begin_reading()?;
-        let walk = WalkState { shape: (1, length), headless: true, before: Some(before), ..self.new_walk() };
+        // A new walk forgets what is cached.
+        let cached = core::mem::take(&mut self.cached);
+        let walk = WalkState { shape: (sequences, length), headless: true, decodes: true, ..self.new_walk() };
+        self.cached = cached;
+        self.earlier.clear();
+        self.earlier.extend_from_slice(earlier);
         self.ranks.position.is_decoding = true;
         let result = self.run_prediction(input, walk, logits);
         self.ranks.position.is_decoding = false;
-        self.cached = if result.is_ok() { before + length } else { 0 };
+        for &Earlier { slot, tokens } in earlier {
+            self.cached[slot] = if result.is_ok() { tokens + length } else { 0 };
+        }
         self.end(result)
     }
 
     fn run_prediction(&mut self, input: &[u32], mut walk: WalkState, logits: &mut [f32]) -> Result<bool, Lost> {
-        let length = walk.shape.1;
+        let shape = walk.shape;
         let mut has_head = false;
         self.awaited.begin_pass(self.plan, &self.ranks.device);
         for (index, &op) in self.arena.pipeline_stage().evaluation.iter().enumerate() {
@@ -132,7 +158,7 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
                 && unit + 1 == self.plan.units.len()
             {
                 self.finish()?;
-                self.logits(length, slot, logits);
+                self.logits(shape, slot, logits);
                 has_head = true;
             }
         }

@@ -83,7 +83,7 @@ use update::UpdatedStretch;
 use words::StepWords;
 use zero_core::arena::Arena;
 use zero_core::device::{Agreement, Device, ReportBlock};
-use zero_core::layer::WordKind;
+use zero_core::layer::{Earlier, WordKind};
 use zero_core::lost::Lost;
 use zero_core::model::Program;
 use zero_core::time::now_ns;
@@ -154,8 +154,10 @@ pub struct Engine<'p, D: Device, T> {
     publications: usize,
     /// Units whose parameters have been set.
     loaded: usize,
-    /// Tokens of a sequence whose caches lie in the region of activations.
-    cached: usize,
+    /// For each slot, the tokens of a sequence whose caches lie in the region of activations.
+    cached: Vec<usize>,
+    /// What the sequences of a decoding walk go on from.
+    earlier: Vec<Earlier>,
     /// Whether the updates of the last step are still to be done, because parameters are updated at their use.
     is_update_due: bool,
     /// Whether the last call finished.
@@ -176,8 +178,8 @@ struct WalkState {
     learns: bool,
     /// Stop before the head and leave its input: for predictions.
     headless: bool,
-    /// Tokens of the sequence from earlier decoding walks; `None` if this is not a decoding walk.
-    before: Option<usize>,
+    /// Whether this is a decoding walk, whose sequences go on from [`Engine::earlier`].
+    decodes: bool,
 }
 
 impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
@@ -221,7 +223,8 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
             held_versions: publish::held_versions(plan),
             publications: 0,
             loaded: 0,
-            cached: 0,
+            cached: vec![0; plan.config.slots()],
+            earlier: Vec::with_capacity(plan.config.slots()),
             is_update_due: false,
             is_in_order: true,
         }
@@ -407,14 +410,15 @@ impl<'p, D: Device, T: Transport<'p, D>> Engine<'p, D, T> {
     fn new_walk(&mut self) -> WalkState {
         self.ranks.position.restart();
         // The walk's activations may lie where caches did.
-        (self.ranks.position.is_decoding, self.cached) = (false, 0);
+        self.ranks.position.is_decoding = false;
+        self.cached.fill(0);
         let words = self.arena.own_words_mut(self.plan.agreed_values());
         self.ranks.device.stage(words, |words| words.fill(0.0));
         self.tier.iter().for_each(TierOfRank::begin_pass);
         self.carried = TierBytes::default();
         let shape = (self.plan.config.sequences, self.plan.config.length);
         let counted = shape.0 * shape.1;
-        WalkState { finding: None, misfit: None, shape, counted, learns: false, headless: false, before: None }
+        WalkState { finding: None, misfit: None, shape, counted, learns: false, headless: false, decodes: false }
     }
 
     /// Ends a walk over a table.

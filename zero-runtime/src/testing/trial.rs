@@ -4,7 +4,7 @@
 use super::away_from_zero;
 use super::sample::Sample;
 use zero_core::device::{Then, Write};
-use zero_core::layer::{Activation, Backward, Context, Forward, Grads, Layer, Shape};
+use zero_core::layer::{Activation, Backward, Context, Earlier, Forward, Grads, Layer, Shape};
 use zero_core::view::{View, ViewMut};
 use zero_cpu::Cpu;
 
@@ -94,7 +94,7 @@ impl Trial {
 
     fn context<S: Shape<Device = Cpu, Compute = f32>>(targets: &[f32]) -> Context<'_, Cpu> {
         let (sequences, length) = (S::SEQUENCES, S::LENGTH);
-        Context { device: &Cpu::ONE_THREAD, sequences, length, before: 0, targets: bytes(targets) }
+        Context { device: &Cpu::ONE_THREAD, sequences, length, earlier: &[], slots: 1, targets: bytes(targets) }
     }
 
     /// Computes the output, and does `then` with it.
@@ -131,36 +131,51 @@ impl Trial {
             work: ViewMut::from(self.work.as_mut_slice()).cast(),
         };
         let targets = bytes(&self.targets[..target_len]);
-        L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, before: 0, targets }, pass);
+        L::forward(&Context { device: &Cpu::ONE_THREAD, sequences: 1, length, earlier: &[], slots: 1, targets }, pass);
         &self.y[..y_len]
     }
 
-    /// The output of the first sequence, decoded in calls of these numbers of tokens.
+    /// The output of the first sequences, decoded side by side in calls of these numbers of tokens of each.
     pub(super) fn decode<S: Shape<Device = Cpu, Compute = f32>, X: Sample, L: Layer<S, X>>(
         &mut self,
+        sequences: usize,
         calls: &[usize],
     ) -> &[f32] {
         let [x_width, y_width, target_width] = [&self.x, &self.y, &self.targets].map(|all| all.len() / S::TOKENS);
-        let mut cache = CACHE.of(L::CACHE / size_of::<f32>());
+        // The first slot belongs to none of them.
+        let slots = sequences + 1;
+        let mut cache = CACHE.of(slots * L::CACHE / size_of::<f32>());
         self.y.fill(Y.value());
         let mut before = 0;
         for &length in calls {
-            let of = |width: usize| before * width..(before + length) * width;
+            let of = |sequence: usize, width: usize| {
+                let start = sequence * S::LENGTH + before;
+                start * width..(start + length) * width
+            };
+            let gathered = |all: &[f32], width: usize| {
+                (0..sequences).flat_map(|it| &all[of(it, width)]).copied().collect::<Vec<_>>()
+            };
+            let (x, targets) = (gathered(&self.x, x_width), gathered(&self.targets, target_width));
+            let mut y = Y.of(sequences * length * y_width);
             self.saved.fill(SAVED.value());
             self.work.fill(WORK.value());
             let pass = Forward {
                 params: self.params.as_slice().into(),
-                x: View::from(&self.x[of(x_width)]).cast(),
-                y: ViewMut::from(&mut self.y[of(y_width)]).cast(),
+                x: View::from(x.as_slice()).cast(),
+                y: ViewMut::from(y.as_mut_slice()).cast(),
                 saved: ViewMut::from(self.saved.as_mut_slice()).cast(),
                 work: ViewMut::from(self.work.as_mut_slice()).cast(),
             };
-            let targets = bytes(&self.targets[of(target_width)]);
-            let context = Context { device: &Cpu::ONE_THREAD, sequences: 1, length, before, targets };
+            let earlier: Vec<_> = (1..slots).rev().map(|slot| Earlier { slot, tokens: before }).collect();
+            let targets = bytes(&targets);
+            let context = Context { device: &Cpu::ONE_THREAD, sequences, length, earlier: &earlier, slots, targets };
             L::decode(&context, pass, ViewMut::from(cache.as_mut_slice()).cast());
+            for (sequence, y) in y.chunks_exact(length * y_width).enumerate() {
+                self.y[of(sequence, y_width)].copy_from_slice(y);
+            }
             before += length;
         }
-        &self.y[..before * y_width]
+        &self.y[..sequences * before * y_width]
     }
 
     /// Gradients of parameters and input, given `dy`; `plus` is to be added to that of the input. Before the call, the

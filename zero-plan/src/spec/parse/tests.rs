@@ -45,6 +45,7 @@ const FULL: &str = r#"// A spec with every key but `host`.
     offload: (optimizer: Disk, gradients: Device, parameters: Device, activations: Device, prefetch: 3, piece: MiB(2), update: AfterStep, update_on: Device),
     disk: GB(40),
     publish: (dtype: BF16, copies: 3),
+    serve: (slots: 3, staged: false),
 )
 "#;
 
@@ -103,6 +104,7 @@ fn full() -> Spec {
         host: None,
         disk: Some(Size::GB(40)),
         publish: PublishKeys { dtype: Some(Width::BF16), copies: Some(3) },
+        serve: ServeKeys { slots: 3, staged: false },
     }
 }
 

@@ -5,7 +5,7 @@ use core::fmt::Write;
 use serde::Serialize;
 use zero_plan::spec::{Schedule, Size};
 use zero_plan::{
-    Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Precision, Recompute, Split, TierKind,
+    Axis, Config, DeviceKind, Mesh, Offload, Often, OptimizerKind, Precision, Recompute, Serve, Split, TierKind,
     TransportKind, Unit, Width, activations_stay, adds_to_kept_states,
 };
 
@@ -181,6 +181,7 @@ impl Candidate {
             host_bytes: self.host_budget(question),
             disk_bytes: question.pins.spec.disk.map(|budget| budget.bytes() as usize),
             publish: question.pins.spec.publish.config(),
+            serve: Serve::NONE,
             memory_bytes: Some(question.budget(self.mesh.ranks_per_node())),
         }
     }

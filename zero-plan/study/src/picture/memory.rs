@@ -48,6 +48,7 @@ impl MemoryGroup {
             Kind::StoredActivations => MemoryGroup::Activations,
             Kind::Outgoing | Kind::Workspace | Kind::Subtotals | Kind::Inbox => MemoryGroup::Workspace,
             Kind::StepWords | Kind::Relay => MemoryGroup::Workspace,
+            Kind::Staged => MemoryGroup::Parameters,
         }
     }
 
@@ -114,7 +115,7 @@ impl Holding {
             Kind::ParametersWindow | Kind::Shards => return Holding::Passing,
             Kind::Gradients | Kind::Activations | Kind::Recomputed => return Holding::Own,
             Kind::ActivationGradients | Kind::Workspace | Kind::StoredActivations => return Holding::Own,
-            Kind::StepWords | Kind::Relay => return Holding::Own,
+            Kind::StepWords | Kind::Relay | Kind::Staged => return Holding::Own,
         };
         match (is_sharded, is_replicated) {
             (true, _) => Holding::Sharded,

@@ -47,6 +47,14 @@ pub struct Matrix<'a, D, E> {
     pub transposed: bool,
 }
 
+impl<D, E> Clone for Matrix<'_, D, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D, E> Copy for Matrix<'_, D, E> {}
+
 impl<'a, D, E> Matrix<'a, D, E> {
     /// The matrix as stored.
     pub fn new(view: View<'a, D, E>, rows: usize, cols: usize) -> Self {

@@ -349,6 +349,31 @@ macro_rules! declare {
                 fn $name $(<$($lifetime)? $($generic: $bound $(+ $more)*),*>)?
                 (&self, $($argument: $type),*) $(-> $result)?;
             )*
+
+            /// [`Kernels::linear`], where each row of `y` has the bits of a call with this row alone. A device that can do it
+            /// with one reading of `weight` should.
+            fn linear_apart<E: Element>(
+                &self,
+                mut y: ViewMut<Self, E>,
+                x: View<Self, E>,
+                weight: Matrix<Self, E>,
+                bias: Option<View<Self, E>>,
+            ) {
+                let [output, input] = weight.size();
+                for row in 0..y.len() / output {
+                    let y = y.reborrow().part(row * output, output);
+                    self.linear(y, x.part(row * input, input), weight, bias, Then::Nothing);
+                }
+            }
+
+            /// [`Kernels::matmul`] of the rows of `a` (m, k), where each row of `c` has the bits of a call with this row alone.
+            fn matmul_apart<O: Element, E: Element>(&self, mut c: ViewMut<Self, O>, a: View<Self, E>, b: Matrix<Self, E>) {
+                let [depth, cols] = b.size();
+                for row in 0..c.len() / cols {
+                    let a = Matrix::new(a.part(row * depth, depth), 1, depth);
+                    self.matmul(c.reborrow().part(row * cols, cols), a, b, Write::Set);
+                }
+            }
         }
     };
 }

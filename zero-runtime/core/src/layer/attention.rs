@@ -68,7 +68,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
         AttentionShape {
             sequences: cx.sequences,
             length: cx.length,
-            before: cx.before,
+            before: 0,
             heads: H::HEADS,
             key_heads: H::KEY_HEADS,
             head_dim: H::HEAD_DIM,
@@ -86,7 +86,7 @@ impl<const W: usize, H: Heads> Attention<W, H> {
     ) {
         let (weight, bias) = params.split_at(Self::ROW * W);
         let bias = Self::INPUTS.bias.then(|| bias.part(first, count));
-        cx.device.linear(y, x, Matrix::new(weight.part(first * W, count * W), count, W), bias, Then::Nothing);
+        cx.linear(y, x, Matrix::new(weight.part(first * W, count * W), count, W), bias, Then::Nothing);
     }
 
     /// Norms the queries and keys of `qkv` into `normed`, if `H` has a norm. `inverse` keeps the scale of each part:
@@ -236,51 +236,61 @@ impl<S: Shape, const W: usize, H: Heads> Layer<S, Features<W>> for Attention<W, 
         Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, then);
     }
 
-    fn decode(cx: &Context<S::Device>, pass: Forward<S, Features<W>>, cache: ViewMut<S::Device, u8>) {
-        let (tokens, shape) = (cx.tokens(), Self::shape(cx));
+    fn decode(cx: &Context<S::Device>, mut pass: Forward<S, Features<W>>, mut cache: ViewMut<S::Device, u8>) {
+        let tokens = cx.tokens();
         let (params_in, rest) = pass.params.split_at(Self::INPUTS.params());
         let (params_out, gains) = rest.split_at(Self::OUT.params());
         let (projected, rest) = pass.saved.take::<S::Compute>(tokens * Self::ROW);
         let (mut mixed, rest) = rest.take::<S::Compute>(tokens * Self::QUERIES);
-        let (lse, rest) = rest.take::<f32>(tokens * H::HEADS);
+        let (mut lse, rest) = rest.take::<f32>(tokens * H::HEADS);
         let (normed, rest) = rest.take::<S::Compute>(tokens * Self::NORMED);
-        let (inverse, rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
-        let (mut cached_keys, cache) = cache.take::<S::Compute>(S::LENGTH * Self::KEYS);
-        let mut cached_values = cache.take::<S::Compute>(S::LENGTH * Self::KEYS).0;
-        let (mut queries, projected) = projected.split_at(tokens * Self::QUERIES);
-        // Keys and values of these tokens are computed in the cache, where they stay.
-        let [mut keys, values] = [&mut cached_keys, &mut cached_values]
-            .map(|cached| cached.reborrow().part(cx.before * Self::KEYS, tokens * Self::KEYS));
+        let (inverse, mut rest) = rest.take::<f32>(tokens * Self::PARTS.iter().sum::<usize>());
+        let (mut queries, keys_and_values) = projected.split_at(tokens * Self::QUERIES);
+        let (mut keys, mut values) = keys_and_values.split_at(tokens * Self::KEYS);
         Self::project(cx, params_in, [0, Self::QUERIES], pass.x, queries.reborrow());
-        Self::project(cx, params_in, [Self::QUERIES + Self::KEYS, Self::KEYS], pass.x, values);
+        Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, keys.reborrow());
+        Self::project(cx, params_in, [Self::QUERIES + Self::KEYS, Self::KEYS], pass.x, values.reborrow());
         if let Some(Norm { epsilon, query_parts, key_parts }) = Self::NORM {
-            let mut raw_keys = projected.split_at(tokens * Self::KEYS).0;
-            let mut normed_queries = normed.split_at(tokens * Self::QUERIES).0;
-            Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, raw_keys.reborrow());
             let (query_gain, key_gain) = gains.split_at(Self::GAINS[0]);
             let (of_queries, of_keys) = inverse.split_at(tokens * query_parts);
+            let (mut normed_queries, mut normed_keys) = normed.split_at(tokens * Self::QUERIES);
             let (from, to) = (queries.as_view(), normed_queries.reborrow());
             let (from, to) = (Strided::new(from, Self::QUERIES), StridedMut::new(to, Self::QUERIES));
             cx.device.rms_norm_heads(from, query_parts, query_gain, to, of_queries, epsilon);
-            let (from, to) = (raw_keys.as_view(), keys.reborrow());
+            let (from, to) = (keys.as_view(), normed_keys.reborrow());
             let (from, to) = (Strided::new(from, Self::KEYS), StridedMut::new(to, Self::KEYS));
             cx.device.rms_norm_heads(from, key_parts, key_gain, to, of_keys, epsilon);
-            queries = normed_queries;
-        } else {
-            Self::project(cx, params_in, [Self::QUERIES, Self::KEYS], pass.x, keys.reborrow());
+            (queries, keys) = (normed_queries, normed_keys);
         }
-        if let Some(rotary) = &H::ROTARY {
-            let mut table = rest.take::<f32>(cx.length * H::HEAD_DIM).0;
-            cx.device.rotary_table(rotary, cx.before, H::HEAD_DIM, table.reborrow());
-            let turned = StridedMut::new(queries.reborrow(), Self::QUERIES);
-            cx.device.rotate(turned, H::HEADS, table.as_view(), cx.length, false);
-            cx.device.rotate(StridedMut::new(keys, Self::KEYS), H::KEY_HEADS, table.as_view(), cx.length, false);
+        for (row, earlier) in cx.decoded() {
+            let [mut queries, mut keys, values] =
+                [(&mut queries, Self::QUERIES), (&mut keys, Self::KEYS), (&mut values, Self::KEYS)]
+                    .map(|(all, width)| all.reborrow().part(row * width, cx.length * width));
+            if let Some(rotary) = &H::ROTARY {
+                let mut table = rest.reborrow().take::<f32>(cx.length * H::HEAD_DIM).0;
+                cx.device.rotary_table(rotary, earlier.tokens, H::HEAD_DIM, table.reborrow());
+                let turned = StridedMut::new(queries.reborrow(), Self::QUERIES);
+                cx.device.rotate(turned, H::HEADS, table.as_view(), cx.length, false);
+                let turned = StridedMut::new(keys.reborrow(), Self::KEYS);
+                cx.device.rotate(turned, H::KEY_HEADS, table.as_view(), cx.length, false);
+            }
+            let bytes = <Self as Layer<S, Features<W>>>::CACHE;
+            let (mut cached_keys, rest) =
+                cache.reborrow().part(earlier.slot * bytes, bytes).take::<S::Compute>(S::LENGTH * Self::KEYS);
+            let mut cached_values = rest.take::<S::Compute>(S::LENGTH * Self::KEYS).0;
+            let seen = earlier.tokens + cx.length;
+            let [keys, values] = [(&mut cached_keys, keys), (&mut cached_values, values)].map(|(cached, new)| {
+                let to = cached.reborrow().part(earlier.tokens * Self::KEYS, cx.length * Self::KEYS);
+                cx.device.copy(to, new.as_view());
+                Strided::new(cached.as_view().part(0, seen * Self::KEYS), Self::KEYS)
+            });
+            let shape = AttentionShape { sequences: 1, before: earlier.tokens, ..Self::shape(cx) };
+            let queries = Strided::new(queries.as_view(), Self::QUERIES);
+            let mixed = mixed.reborrow().part(row * Self::QUERIES, cx.length * Self::QUERIES);
+            let lse = lse.reborrow().part(row * H::HEADS, cx.length * H::HEADS);
+            cx.device.attention(shape, queries, keys, values, mixed, lse);
         }
-        let [keys, values] = [cached_keys.as_view(), cached_values.as_view()]
-            .map(|cached| Strided::new(cached.part(0, (cx.before + tokens) * Self::KEYS), Self::KEYS));
-        let queries = Strided::new(queries.as_view(), Self::QUERIES);
-        cx.device.attention(shape, queries, keys, values, mixed.reborrow(), lse);
-        Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y, Then::Nothing);
+        Self::OUT.forward(cx, params_out, mixed.as_view(), pass.y.reborrow(), Then::Nothing);
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, Features<W>>) {

@@ -57,7 +57,7 @@ impl<S: Shape, X: Activation, A: Layer<S, X>, B: Layer<S, A::Output>> Layer<S, X
     fn decode(cx: &Context<S::Device>, mut pass: Forward<S, X, B::Output>, cache: ViewMut<S::Device, u8>) {
         let (params_a, params_b) = pass.params.split_at(A::PARAMS);
         let (saved_a, rest) = pass.saved.split_at(A::SAVED);
-        let (cache_a, cache_b) = cache.split_at(A::CACHE);
+        let (cache_a, cache_b) = cache.split_at(cx.slots * A::CACHE);
         let (mut between, saved_b) = rest.take::<ElementOf<S, A::Output>>(cx.tokens() * A::Output::WIDTH);
         let work = pass.work.reborrow();
         A::decode(cx, Forward { params: params_a, x: pass.x, y: between.reborrow(), saved: saved_a, work }, cache_a);

@@ -37,8 +37,12 @@ impl<S: Shape, const VOCAB: usize, const CONTEXT: usize, const W: usize> Layer<S
 
     fn decode(cx: &Context<S::Device>, pass: Forward<S, Tokens, Features<W>>, _cache: ViewMut<S::Device, u8>) {
         let (table, positions) = pass.params.split_at(VOCAB * W);
-        let positions = positions.part(cx.before * W, cx.length * W);
-        cx.device.embed(pass.x, table, Some(positions), pass.y, cx.length);
+        let mut y = pass.y;
+        for (row, earlier) in cx.decoded() {
+            let positions = positions.part(earlier.tokens * W, cx.length * W);
+            let (x, y) = (pass.x.part(row, cx.length), y.reborrow().part(row * W, cx.length * W));
+            cx.device.embed(x, table, Some(positions), y, cx.length);
+        }
     }
 
     fn backward(cx: &Context<S::Device>, pass: Backward<S, Tokens, Features<W>>) {

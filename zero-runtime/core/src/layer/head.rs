@@ -29,7 +29,8 @@ pub trait Head<S: Shape> {
     /// The head's code, as the engine calls it. No impl may set another one.
     const CODE: HeadCode<S::Device> = HeadCode::of::<S, Self>();
 
-    /// Computes `logits` (rows, OUTPUTS), or whatever else it predicts, from features `x` (rows, input width).
+    /// Computes `logits` (rows, OUTPUTS), or whatever else it predicts, from features `x` (rows, input width). No bit of a
+    /// row depends on the other rows.
     fn logits(
         device: &S::Device,
         params: View<S::Device, S::Compute>,
@@ -132,17 +133,17 @@ impl<S: Shape, const W: usize, const VOCAB: usize> Head<S> for LmHead<W, VOCAB> 
         x: View<S::Device, S::Compute>,
         logits: ViewMut<S::Device, f32>,
     ) {
-        logits_of(device, W, params, x, logits);
+        device.matmul_apart(logits, x, Matrix::new(params, VOCAB, W).transposed());
     }
 }
 
 /// `logits` (rows, classes) := `x` (rows, width) times the transpose of `weight` (classes, width).
-fn logits_of<D: Device, O: Element, E: Element>(
+fn logits_of<D: Device, E: Element>(
     device: &D,
     width: usize,
     weight: View<D, E>,
     x: View<D, E>,
-    logits: ViewMut<D, O>,
+    logits: ViewMut<D, E>,
 ) {
     let (rows, classes) = (x.len() / width, weight.len() / width);
     let weight = Matrix::new(weight, classes, width).transposed();

@@ -81,7 +81,7 @@ impl LinearMap {
     ) {
         let (weight, bias) = params.split_at(self.output * self.input);
         let bias = self.bias.then_some(bias);
-        cx.device.linear(y, x, Matrix::new(weight, self.output, self.input), bias, then);
+        cx.linear(y, x, Matrix::new(weight, self.output, self.input), bias, then);
     }
 
     /// The vector-Jacobian product of [`Self::forward`].

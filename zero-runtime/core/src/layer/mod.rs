@@ -46,7 +46,7 @@ pub use published::NamesMisfit;
 
 use zero_plan::{Message, Origin};
 
-use crate::device::{Device, Element, Kernels, Nonlinearity, Then, Write};
+use crate::device::{Device, Element, Kernels, Matrix, Nonlinearity, Then, Write};
 use crate::view::{View, ViewMut};
 
 /// What layers and their sizes depend on: the device, the width, and the shape of a micro-batch.
@@ -156,7 +156,7 @@ pub trait Layer<S: Shape, X: Activation> {
     const LOSSES_IN_BACKWARD: bool = false;
 
     /// Bytes that [`Layer::decode`] keeps of the earlier tokens of one sequence, up to `S::LENGTH`: a sum of
-    /// [`cost::bytes`].
+    /// [`cost::bytes`]. It has as many of these as sequences can be decoded at a time.
     const CACHE: usize = 0;
 
     /// Names the parameters, in the order of the flat buffer.
@@ -166,9 +166,12 @@ pub trait Layer<S: Shape, X: Activation> {
     /// Computes `dx` and `grads` from `dy`.
     fn backward(cx: &Context<S::Device>, pass: Backward<S, X, Self::Output>);
 
-    /// `forward` for the next `cx.length` tokens of one sequence, after `cx.before` tokens in earlier calls: `y` is the
-    /// output of `forward` over the whole sequence for these tokens. `cache` (`CACHE`) is as the last of these calls
-    /// left it, and has any content in the first; `saved` and `work` are scratch.
+    /// `forward` for the next `cx.length` tokens of each of `cx.sequences` sequences: `y` is the output of `forward` over
+    /// a whole sequence for these tokens. `cx.earlier` says how many tokens of a sequence were in earlier calls, and which
+    /// part of `cache` (`cx.slots`, `CACHE`) is its own: that part is as the last of these calls left it, and has any
+    /// content in the first. `saved` and `work` are scratch.
+    ///
+    /// No bit of a sequence depends on which others are decoded in the same calls.
     ///
     /// The default is right for a layer that treats each token by itself, whatever its position. A layer in which
     /// tokens depend on other tokens, or on their positions, has to implement this: `gradcheck` compares it with
@@ -239,17 +242,52 @@ pub struct Context<'a, D> {
     pub sequences: usize,
     /// Tokens in each of them.
     pub length: usize,
-    /// Tokens of each sequence in earlier calls of [`Layer::decode`]; 0 in all other calls.
-    pub before: usize,
+    /// For each sequence of a call of [`Layer::decode`], what it goes on from; empty in all other calls.
+    pub earlier: &'a [Earlier],
+    /// Sequences that a cache of [`Layer::decode`] has room for.
+    pub slots: usize,
     /// Targets, (tokens, target width), as data gives them: u32 if they are classes, otherwise f32. Empty if nothing is
     /// to be predicted.
     pub targets: View<'a, D, u8>,
+}
+
+/// What a sequence goes on from in a call of [`Layer::decode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// The part of each cache that belongs to it.
+    pub slot: usize,
+    /// Its tokens in earlier calls.
+    pub tokens: usize,
 }
 
 impl<D> Context<'_, D> {
     /// Tokens in this call.
     pub fn tokens(&self) -> usize {
         self.sequences * self.length
+    }
+
+    /// For each sequence of a call of [`Layer::decode`], its first row, and what it goes on from.
+    pub fn decoded(&self) -> impl Iterator<Item = (usize, Earlier)> {
+        self.earlier.iter().enumerate().map(|(sequence, &earlier)| (sequence * self.length, earlier))
+    }
+}
+
+impl<D: Device> Context<'_, D> {
+    /// [`Kernels::linear`] of the rows of a call. Those of sequences that are decoded side by side have the bits that they
+    /// would have alone.
+    pub(super) fn linear<E: Element>(
+        &self,
+        mut y: ViewMut<D, E>,
+        x: View<D, E>,
+        weight: Matrix<D, E>,
+        bias: Option<View<D, E>>,
+        then: Then<D, E>,
+    ) {
+        if self.earlier.len() < 2 {
+            return self.device.linear(y, x, weight, bias, then);
+        }
+        self.device.linear_apart(y.reborrow(), x, weight, bias);
+        then.apply(self.device, y);
     }
 }
 
