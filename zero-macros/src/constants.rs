@@ -3,7 +3,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
-use zero_plan::{Config, Mesh, Offload, Order, Precision, Publish, Recompute, Split};
+use zero_plan::{Config, Mesh, Offload, Order, Precision, Publish, Recompute, Serve, Split};
 
 /// An expression for `config`.
 pub fn config(config: &Config) -> TokenStream {
@@ -48,6 +48,7 @@ pub fn config(config: &Config) -> TokenStream {
         budget("host_bytes", |config| config.host_bytes),
         budget("disk_bytes", |config| config.disk_bytes),
         field(config.publish != plain.publish, "publish", publish(config.publish)),
+        field(config.serve != plain.serve, "serve", serve(config.serve)),
     ];
     let fields = fields.into_iter().flatten();
     quote! {
@@ -76,6 +77,11 @@ fn offload(offload: &Offload) -> TokenStream {
 fn publish(publish: Publish) -> TokenStream {
     let (dtype, copies) = (name("Width", publish.dtype), number(publish.copies));
     quote!(::zero_runtime::plan::Publish { dtype: #dtype, copies: #copies })
+}
+
+fn serve(serve: Serve) -> TokenStream {
+    let (slots, staged) = (number(serve.slots), serve.staged);
+    quote!(::zero_runtime::plan::Serve { slots: #slots, staged: #staged })
 }
 
 fn mesh(mesh: &Mesh) -> TokenStream {
@@ -214,6 +220,7 @@ mod tests {
             host_bytes: Some(10),
             disk_bytes: Some(11),
             publish: Publish { dtype: Width::BF16, copies: 12 },
+            serve: Serve { slots: 13, staged: true },
         };
         let expected = "Config{\
             mesh:Mesh{nodes:2,zero:4,replica:3,pipeline:2,order:[Axis::Replica,Axis::Zero,Axis::Pipeline],},\
@@ -225,7 +232,7 @@ mod tests {
             sequences:5,length:6,micro_batches:8,snapshot:true,transport:TransportKind::Local,\
             optimizer:OptimizerKind::Muon,memory_bytes:Option::Some(9),\
             offload:Offload{optimizer:TierKind::Disk,gradients:TierKind::Device,parameters:TierKind::Device,activations:TierKind::Device,prefetch:3,piece_bytes:8192,update:UpdateTime::AfterStep,update_on:UpdatePlace::Device},host_bytes:Option::Some(10),disk_bytes:Option::Some(11),\
-            publish:Publish{dtype:Width::BF16,copies:12},\
+            publish:Publish{dtype:Width::BF16,copies:12},serve:Serve{slots:13,staged:true},\
             ..Config::PLAIN}";
         assert_eq!(short(&config), expected);
     }

@@ -208,11 +208,11 @@ impl Layer<Small, Features<3>> for Misplaces {
     fn decode(cx: &Context<Cpu>, mut pass: Forward<Small, Features<3>>, cache: ViewMut<Cpu, u8>) {
         let sums = cache.take::<f32>(15).0.into_slice();
         Sums::forward(cx, Forward { y: pass.y.reborrow(), work: pass.work, ..pass });
-        let y = pass.y.into_slice();
-        for (i, y) in y.iter_mut().enumerate().filter(|_| cx.before > 0) {
-            *y += sums[(cx.before * 3) % 12 + i % 3];
+        let (y, before) = (pass.y.into_slice(), cx.earlier[0].tokens);
+        for (i, y) in y.iter_mut().enumerate().filter(|_| before > 0) {
+            *y += sums[(before * 3) % 12 + i % 3];
         }
-        sums[3 * cx.before..][..y.len()].copy_from_slice(y);
+        sums[3 * before..][..y.len()].copy_from_slice(y);
     }
     fn backward(_: &Context<Cpu>, _: Backward<Small, Features<3>>) {}
 }

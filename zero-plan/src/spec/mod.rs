@@ -98,7 +98,6 @@ pub struct Spec {
     #[serde(skip_serializing_if = "PublishKeys::is_none")]
     pub publish: PublishKeys,
     /// What a worker for the model has room for.
-    #[serde(skip_serializing_if = "ServeKeys::is_default")]
     pub serve: ServeKeys,
 }
 

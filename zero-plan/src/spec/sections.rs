@@ -152,11 +152,6 @@ pub struct ServeKeys {
 }
 
 impl ServeKeys {
-    /// Whether the keys are at their defaults.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// The constants that these keys stand for.
     pub fn config(&self) -> Serve {
         Serve { slots: self.slots as usize, staged: self.staged }
