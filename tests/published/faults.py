@@ -463,6 +463,8 @@ def main():
     parts += ["resumed_run", "second_run"]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
+    # What enters another mount namespace has another working directory.
+    options.zero = Path(options.zero).resolve()
     with tempfile.TemporaryDirectory() as folder, Processes(folder) as processes:
         of = Parts(processes, options)
         for part in ["reference", *options.only]:

@@ -58,6 +58,14 @@ pub enum Verb {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
+    /// Build a worker that generates text with the model of a spec, and answers requests over HTTP as OpenAI's API does
+    Serve {
+        #[command(flatten)]
+        request: Request,
+        /// Arguments of the worker, such as `--from` or `--init`, and `--port`; `-- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Build the binary, and print its path: under target/zero/, in a folder for its spec
     #[command(group(clap::ArgGroup::new("what").required(true).args(["spec", "list"])))]
     Build {

@@ -15,7 +15,7 @@ use crate::sizes::{self, SizedSpec};
 pub fn build(request: &Request, purpose: Purpose) -> Result<Binary, CommandError> {
     match purpose {
         Purpose::Training => Ok(build_with_sizes(request)?.0),
-        Purpose::Questions => build_proven(request, purpose),
+        Purpose::Serving | Purpose::Questions => build_proven(request, purpose),
     }
 }
 

@@ -43,18 +43,25 @@ pub fn compile(
     (device, publishes): (DeviceKind, bool),
     purpose: Purpose,
 ) -> Result<Compiled, CommandError> {
-    // Only a program for GPUs contains the code for GPUs, and only one that publishes contains a server.
+    // Only a program for GPUs contains the code for GPUs, and only one that publishes or answers requests contains a server.
     let cuda = (device == DeviceKind::Cuda).then_some("zero-runtime/cuda");
-    let features = cuda.into_iter().chain(publishes.then_some("zero-runtime/publish"));
+    let serves = purpose == Purpose::Serving;
+    let over_http = match (serves, publishes) {
+        (true, _) => Some("zero-runtime/serve"),
+        (false, true) => Some("zero-runtime/publish"),
+        (false, false) => None,
+    };
+    let features = cuda.into_iter().chain(over_http);
     let features: Vec<&str> = features.flat_map(|feature| ["--features", feature]).collect();
     // Only the package itself is not optimised, so that its dependencies are compiled once for both purposes.
     let unoptimised = format!("profile.release.package.{:?}.opt-level=0", program.package);
     let profile: &[&str] = match purpose {
-        Purpose::Training => &[],
+        Purpose::Training | Purpose::Serving => &[],
         Purpose::Questions => &["--config", &unoptimised],
     };
     let mut cargo = cargo();
-    let variables = size.variables().into_iter().chain([("ZERO_PROBE", shapes.map(str::to_owned))]);
+    let of_build = [("ZERO_PROBE", shapes.map(str::to_owned)), ("ZERO_SERVE", serves.then(|| "1".to_owned()))];
+    let variables = size.variables().into_iter().chain(of_build);
     for (variable, value) in variables {
         match value {
             Some(value) => cargo.env(variable, value),

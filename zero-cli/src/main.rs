@@ -91,6 +91,7 @@ fn execute(verb: Verb) -> Result<ExitCode, CommandError> {
         Verb::Run { request, arguments } => become_binary(&request, Purpose::Training, &arguments)?,
         Verb::Sample { request, arguments } => become_only("sample", &request, arguments)?,
         Verb::Evaluate { request, arguments } => become_only("evaluate", &request, arguments)?,
+        Verb::Serve { request, arguments } => become_binary(&request, Purpose::Serving, &arguments)?,
         Verb::Build { list: true, .. } => list()?,
         Verb::Build { spec, program, .. } => {
             // Without `--list` there is a spec, because the command line would have been rejected otherwise.

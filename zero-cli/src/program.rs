@@ -44,7 +44,11 @@ pub fn program(request: &Request, shapes: Option<&str>, purpose: Purpose) -> Res
     let told = model::require_size(&at, &program.name, &size)?;
     let target = workspace.target.canonicalize().unwrap_or(workspace.target);
     let name = program.name.clone() + &size_suffix(&size);
-    let name = if purpose == Purpose::Questions { format!("asked/{name}") } else { name };
+    let name = match purpose {
+        Purpose::Training => name,
+        Purpose::Serving => format!("worker/{name}"),
+        Purpose::Questions => format!("asked/{name}"),
+    };
     let at = place(&target, &absolute, &name);
     if purpose == Purpose::Training {
         put_text(&workspace.root, &at)?;

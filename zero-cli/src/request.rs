@@ -97,6 +97,8 @@ pub fn size_suffix(size: &ModelSize) -> String {
 pub enum Purpose {
     /// The program is run.
     Training,
+    /// The program is a worker, which answers requests and does not train.
+    Serving,
     /// The program is asked for its plan or its sizes, and computes nothing. Its own crate is not optimised, to compile faster.
     Questions,
 }

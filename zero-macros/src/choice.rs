@@ -63,7 +63,7 @@ pub fn choose(options: &AttributeOptions, environment: &Environment) -> Checked<
         Ok(spec) => {
             let (device, given) =
                 (options.device.as_ref().map(ToTokens::to_token_stream), given_inline(&options.pairs()));
-            Ok(Choice { config: spec.config(), spec, device, file: None, given })
+            Ok(Choice { config: environment.config(&spec), spec, device, file: None, given })
         }
         Err(problems) => Err(problems.iter().map(|problem| options.mistake(problem)).collect()),
     }
@@ -96,7 +96,7 @@ fn from_file(path: &Path, options: &AttributeOptions, environment: &Environment)
         return Err(mistakes);
     }
     let (device, given) = (options.device.as_ref().map(ToTokens::to_token_stream), given_in(&file.text));
-    Ok(Choice { config: spec.config(), spec, device, file: Some(file), given })
+    Ok(Choice { config: environment.config(&spec), spec, device, file: Some(file), given })
 }
 
 /// The keys among these that a spec's text sets.
@@ -163,6 +163,7 @@ mod tests {
             package,
             spec: None,
             has_text: false,
+            serves: false,
             size: ModelSize::default().variables(),
             shapes: vec![],
         }
@@ -177,12 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_has_constants_of_its_own() {
+        let environment = Environment { serves: true, ..package("worker") };
+        for options in [quote!(spec = "three.ron"), quote!(stage = 3)] {
+            let choice = chosen(options, &environment).unwrap();
+            assert!(choice.config.serves() && choice.config == choice.spec.serving());
+        }
+    }
+
+    #[test]
     fn options_are_a_spec_of_their_own() {
         let environment = Environment {
             package: PathBuf::new(),
             directory: PathBuf::new(),
             spec: None,
             has_text: false,
+            serves: false,
             size: ModelSize::default().variables(),
             shapes: vec![],
         };

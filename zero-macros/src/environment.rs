@@ -3,8 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use zero_plan::spec::{ModelSize, SizeVariables};
-use zero_plan::{Width, shapes};
+use zero_plan::spec::{ModelSize, SizeVariables, Spec};
+use zero_plan::{Config, Width, shapes};
 
 /// The settings of an expansion from cargo and the command line.
 pub struct Environment {
@@ -16,6 +16,8 @@ pub struct Environment {
     pub spec: Option<PathBuf>,
     /// `ZERO_TEXT`: whether text will lie beside the binary.
     pub has_text: bool,
+    /// `ZERO_SERVE`: whether the program is a worker, which generates and does not train.
+    pub serves: bool,
     /// `ZERO_SIZE` and `ZERO_PARTS`: the size of the model.
     pub size: SizeVariables,
     /// `ZERO_PROBE`: other shapes of a micro-batch whose sizes the binary can report.
@@ -34,10 +36,16 @@ impl Environment {
             directory,
             spec: asked_for("ZERO_SPEC"),
             has_text: asked_for("ZERO_TEXT").is_some(),
+            serves: asked_for("ZERO_SERVE").is_some(),
             // `option_env!` reads these in every package.
             size: ModelSize::default().variables().map(|(name, _)| (name, env::var(name).ok())),
             shapes: asked_for("ZERO_PROBE").map_or(Vec::new(), |text| probed(&text)),
         }
+    }
+
+    /// The constants that a spec stands for in this build.
+    pub fn config(&self, spec: &Spec) -> Config {
+        if self.serves { spec.serving() } else { spec.config() }
     }
 
     /// A file as the compiler would name it.

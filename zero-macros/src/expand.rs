@@ -239,15 +239,18 @@ fn origin(choice: &Choice) -> TokenStream {
     }
 }
 
-/// Makes cargo build again if another spec or list of shapes is chosen, or if a text will lie beside the binary. Because
-/// the text of the spec is included, cargo also builds again if that text changes.
+/// Makes cargo build again if another spec or list of shapes is chosen, if a text will lie beside the binary, or if it is a
+/// worker. Because the text of the spec is included, cargo also builds again if that text changes.
 fn rebuild(config: &Config) -> TokenStream {
     let published = config.publishes().then(|| quote!(::zero_runtime::published!();));
+    let served = config.serves().then(|| quote!(::zero_runtime::served!();));
     quote! {
         #published
+        #served
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
         const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_PROBE");
+        const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SERVE");
     }
 }
 

@@ -148,6 +148,27 @@ macro_rules! published {
     };
 }
 
+/// What a worker needs, at build time.
+#[cfg(feature = "serve")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! served {
+    () => {};
+}
+
+/// Without the feature nothing answers requests.
+#[cfg(not(feature = "serve"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! served {
+    () => {
+        compile_error!(
+            "[Z0234] ZERO_SERVE asks for a worker, but zero-runtime is built without its feature `serve`\n  fix: build by `cargo \
+             zero serve`, or give cargo `--features zero-runtime/serve`"
+        );
+    };
+}
+
 /// Items of other crates that generated code names.
 #[doc(hidden)]
 pub mod __private {

@@ -15,6 +15,7 @@ fn expanded(item: &DeriveInput, choice: &Choice, has_text: bool) -> String {
         directory: PathBuf::new(),
         spec: None,
         has_text,
+        serves: false,
         size: ModelSize::default().variables(),
         shapes: vec![],
     };
@@ -42,6 +43,7 @@ fn a_model_is_one_chain_and_one_plan() {
             const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SPEC");
             const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_TEXT");
             const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_PROBE");
+            const _: ::core::option::Option<&str> = ::core::option_env!("ZERO_SERVE");
 
             impl ::zero_runtime::__private::layer::Shape for Gpt {
                 type Device = ::zero_runtime::device::Cpu;
@@ -181,6 +183,7 @@ fn other_shapes_have_sizes_and_no_code() {
         directory: PathBuf::new(),
         spec: None,
         has_text: false,
+        serves: false,
         size: ModelSize::default().variables(),
         shapes: vec![(Width::BF16, 2, 16), (Width::F32, 4, 16)],
     };

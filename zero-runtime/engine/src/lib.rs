@@ -54,6 +54,7 @@ mod queues;
 mod record;
 mod rehearsal;
 mod relay;
+mod staged;
 mod tier;
 mod update;
 mod words;

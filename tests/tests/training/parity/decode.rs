@@ -3,11 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use zero_core::layer::Earlier;
 use zero_core::model::{Model, Program};
 use zero_core::random::uniform;
 use zero_engine::Engine;
-use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, Serve, TransportKind, Width};
+use zero_plan::{Config, Kind, Order, PlanBuf, Precision, Recompute, TransportKind, Width};
 use zero_ranks::transport::{Shared, local};
 use zero_runtime::__tests::summed_loss;
 use zero_runtime::__tests::{Sampler, Sampling, Window};
@@ -27,16 +26,20 @@ const GENERATED: usize = 25;
 type Generated = (Vec<u32>, Vec<Vec<f32>>);
 
 /// A rank on threads.
-type Ranks<'p> = Engine<'p, Cpu, Shared<'p, Cpu>>;
+pub type Ranks<'p> = Engine<'p, Cpu, Shared<'p, Cpu>>;
 
 /// An engine with parameters that distinguish tokens.
-fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p, Cpu>) -> Ranks<'p> {
+pub fn loaded<'p>(program: &'static Program<Cpu>, transport: Shared<'p, Cpu>) -> Ranks<'p> {
     let mut engine = Engine::new(program, transport);
     for (unit, sizes) in engine.plan().units.iter().enumerate() {
-        let flat: Vec<f32> = (0..sizes.params as u64).map(|i| uniform(unit as u64, i) as f32 - 0.5).collect();
-        engine.load(unit, &flat);
+        engine.load(unit, &flat_buffer(unit as u64, sizes.params));
     }
     engine
+}
+
+/// Parameters that distinguish tokens.
+pub fn flat_buffer(seed: u64, params: usize) -> Vec<f32> {
+    (0..params as u64).map(|i| uniform(seed, i) as f32 - 0.5).collect()
 }
 
 /// The likeliest tokens after the prompt, with a cache or without.
@@ -267,74 +270,4 @@ fn one_by_one(text: &Text, tokens: usize) -> f64 {
     let config = CONFIG.at_stage(0);
     let plan = PlanBuf::new("", config, Untied::PLAN.units);
     plan.with(|plan| local::run(plan, |_| false, main)).expect("the memory of a tiny model")[0]
-}
-
-/// Sequences side by side, each in a slot of its own, with the bits that each has alone: whatever else is decoded, and
-/// whenever it begins.
-#[test]
-fn sequences_side_by_side_have_the_bits_of_each_alone() {
-    for (program, precision) in [
-        (Untied::PROGRAM, Precision::default()),
-        (<Untied as InBothWidths>::Narrow::PROGRAM, Precision { compute: Width::BF16, ..Precision::default() }),
-    ] {
-        let serve = Serve { slots: 7, staged: false };
-        // The units are those of micro-batches of two sequences.
-        let config = Config { sequences: CONFIG.sequences, ..Config { precision, ..CONFIG }.serving(serve) };
-        let main = |transport: Shared<'_, Cpu>| {
-            let mut engine = loaded(program, transport);
-            let prompt =
-                |slot: usize| -> Vec<u32> { (0..1 + slot % 4).map(|i| ((3 * slot + 5 * i) % VOCAB) as u32).collect() };
-            let next = |slot: usize, step: usize| ((slot + 2 * step) % VOCAB) as u32;
-            let mut logits = vec![0.0; 7 * VOCAB];
-            let bits = |logits: &[f32]| logits.iter().map(|logit| logit.to_bits()).collect::<Vec<_>>();
-            // Each alone, in the first slot.
-            let mut alone = Vec::new();
-            for slot in 0..7 {
-                let ids = prompt(slot);
-                engine.decode(&ids, 0, &mut logits[..VOCAB]).expect("logits");
-                let mut of_steps = vec![bits(&logits[..VOCAB])];
-                for step in 0..7 {
-                    engine.decode(&[next(slot, step)], ids.len() + step, &mut logits[..VOCAB]).expect("logits");
-                    of_steps.push(bits(&logits[..VOCAB]));
-                }
-                alone.push(of_steps);
-            }
-            // Slot s begins at round s, beside those that began before, in another order each round.
-            let mut done = [0; 7];
-            for round in 0..14 {
-                if round < 7 {
-                    let ids = prompt(round);
-                    engine
-                        .decode_slots(&[Earlier { slot: round, tokens: 0 }], &ids, &mut logits[..VOCAB])
-                        .expect("logits");
-                    assert_eq!(bits(&logits[..VOCAB]), alone[round][0], "slot {round}");
-                }
-                let mut busy: Vec<usize> = (0..7).filter(|&slot| slot <= round && done[slot] < 7).collect();
-                if busy.is_empty() {
-                    continue;
-                }
-                let turned = round % busy.len();
-                busy.rotate_left(turned);
-                let earlier: Vec<Earlier> =
-                    busy.iter().map(|&slot| Earlier { slot, tokens: prompt(slot).len() + done[slot] }).collect();
-                let ids: Vec<u32> = busy.iter().map(|&slot| next(slot, done[slot])).collect();
-                engine.decode_slots(&earlier, &ids, &mut logits[..busy.len() * VOCAB]).expect("logits");
-                for (row, &slot) in busy.iter().enumerate() {
-                    done[slot] += 1;
-                    assert_eq!(
-                        bits(&logits[row * VOCAB..][..VOCAB]),
-                        alone[slot][done[slot]],
-                        "slot {slot}, round {round}"
-                    );
-                }
-            }
-            assert_eq!(done, [7; 7]);
-        };
-        let plan = PlanBuf::new("", config, program.plan.units);
-        plan.with(|plan| {
-            zero_plan::prove(plan).unwrap_or_else(|flaw| panic!("{flaw}"));
-            local::run(plan, |()| false, main)
-        })
-        .expect("the memory of a tiny model");
-    }
 }

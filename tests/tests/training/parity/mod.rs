@@ -16,6 +16,7 @@ mod muon;
 mod publish;
 mod regression;
 mod resume;
+mod serve;
 mod skew;
 mod specs;
 mod stages;

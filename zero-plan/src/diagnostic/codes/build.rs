@@ -237,6 +237,14 @@ pub(super) const CODES: &[Code] = &[
         example: "cargo build # of a struct under `#[zero(spec = \"publish.ron\")]`",
     },
     Code {
+        code: "Z0234",
+        title: "worker without its feature",
+        explanation: "A worker answers requests over HTTP. The crates for that are compiled only with the feature `serve` of \
+            zero-runtime, so that programs that train do not carry them. `cargo zero serve` turns it on; with plain cargo and \
+            ZERO_SERVE, give `--features zero-runtime/serve`.",
+        example: "ZERO_SERVE=1 cargo build # of a struct under `#[zero(spec = \"zero3.ron\")]`",
+    },
+    Code {
         code: "Z0290",
         title: "unsound layout",
         explanation: "Every parameter must have one owner, and regions of the arena must be in bounds and apart. This \

@@ -261,4 +261,12 @@ pub(super) const CODES: &[Code] = &[
             An address is not of this host, a port is taken, most often by another run, or the file with the token cannot be read.",
         example: "cargo zero run publish.ron -- --publish 127.0.0.1:7000 # while another run serves there",
     },
+    Code {
+        code: "Z0339",
+        title: "worker that cannot serve",
+        explanation: "A worker of `cargo zero serve` has no address to answer at, because another program has the port or the \
+            address is not of this host; its file with a token cannot be read; or the run that it is to follow has published \
+            nothing that it can use: another model, tensors of other shapes, or nothing for as long as --patience says.",
+        example: "cargo zero serve SPEC --from http://127.0.0.1:7000 # where a run of another model publishes",
+    },
 ];

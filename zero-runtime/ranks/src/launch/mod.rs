@@ -41,7 +41,7 @@ pub use options::{
 };
 pub use order::keep_launch_order;
 pub use rendezvous::{Joined, fail, join};
-pub use request::{asked_to_end, end_on_request};
+pub use request::{asked_to_end, end_on_request, end_on_request_by};
 pub use signals::take_signals;
 pub use watch::{Watch, leave};
 

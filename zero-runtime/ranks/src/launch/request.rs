@@ -33,6 +33,14 @@ static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// # Errors
 /// Z0332 if the system refuses a handler or a thread.
 pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
+    end_on_request_by(grace, || ())
+}
+
+/// [`end_on_request`], with a function that is called once at the first request: by which a thread that sleeps hears of it.
+///
+/// # Errors
+/// Those of [`end_on_request`].
+pub fn end_on_request_by(grace: Duration, hear: impl FnOnce() + Send + 'static) -> Result<(), LaunchError> {
     let asked = Arc::new(AtomicUsize::new(0));
     if ASKED.set(Arc::clone(&asked)).is_err() {
         return Ok(());
@@ -61,7 +69,7 @@ pub fn end_on_request(grace: Duration) -> Result<(), LaunchError> {
     };
     let signals = listen(&heard).map_err(LaunchError::system("watch for signals"))?;
     let thread = std::thread::Builder::new().name("zero-grace".to_owned());
-    thread.spawn(move || limit(signals, grace)).map_err(LaunchError::system("start a thread"))?;
+    thread.spawn(move || limit(signals, grace, hear)).map_err(LaunchError::system("start a thread"))?;
     Ok(())
 }
 
@@ -71,8 +79,9 @@ pub fn asked_to_end() -> Option<i32> {
 }
 
 /// Ends the process `grace` after the first signal.
-fn limit(mut signals: Signals, grace: Duration) {
+fn limit(mut signals: Signals, grace: Duration, hear: impl FnOnce()) {
     if let Some(signal) = signals.forever().next() {
+        hear();
         std::thread::sleep(grace);
         print(&LaunchError::OutOfGrace { signal, grace, newest: None }.report());
         // The launcher of a rank only has to know that the error has been printed.
