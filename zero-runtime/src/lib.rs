@@ -76,7 +76,7 @@
 //! - [`device`] has the devices that a model computes on, and [`plan`] all that is constant about a run.
 //! - `run` is the work of [`main`], for all models alike: arguments, training, evaluation, samples, checkpoints when they are due,
 //!   and at the end the comparison with the plan. `error` has everything that can end it, `profile` reports how ranks spent their
-//!   time, and `sampling` chooses the next token.
+//!   time .
 //!
 //! The parts that a run consists of are crates below this one: `zero-core`, `zero-engine`, `zero-ranks` and `zero-files`.
 //!
@@ -95,7 +95,6 @@ mod error;
 pub mod layers;
 mod profile;
 mod run;
-mod sampling;
 pub mod testing;
 
 pub use choice::{chosen, divided};
@@ -182,7 +181,7 @@ pub mod __private {
 pub mod __tests {
     pub use crate::error::Error;
     pub use crate::run::{compare, run_folder, summed_loss};
-    pub use crate::sampling::{Sampler, Sampling, Window};
+    pub use zero_core::sampling::{Sampler, Sampling, Window};
 }
 
 /// The names that most models need. All other layers are in [`layers`].

@@ -39,6 +39,7 @@ pub mod model;
 pub mod orthogonal;
 pub mod published;
 pub mod random;
+pub mod sampling;
 pub mod speed;
 pub mod states;
 pub mod tier;

@@ -36,7 +36,6 @@ mod runs;
 mod sample;
 mod saving;
 mod sources;
-mod speech;
 mod text;
 mod text_arguments;
 mod threads;

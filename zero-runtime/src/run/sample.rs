@@ -3,14 +3,34 @@
 use std::time::{Duration, Instant};
 
 use super::output::{Output, say, tokens_per_s};
-use super::speech::{Speech, Stops, prompt};
 use super::token_arguments::TokenArguments;
 use super::train::RankEngine;
 use crate::error::Error;
-use crate::sampling::{Sampler, Sampling, Window};
 use zero_core::device::Device;
 use zero_core::random::uniform;
-use zero_files::data::{Tokenizer, require_fit};
+use zero_core::sampling::{Sampler, Sampling, Window};
+use zero_files::data::{Speech, Stops, Tokenizer, require_fit, text_ids};
+
+/// The beginning of a sample, unless another is given.
+const DEFAULT_PROMPT: &str = "pub fn ";
+
+/// The prompt as token ids of a vocabulary of `classes`.
+fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Vec<u32>, Error> {
+    match (text_ids(text.unwrap_or(DEFAULT_PROMPT), tokenizer, classes)?, text) {
+        (Some(ids), _) => Ok(ids),
+        // Without a prompt from the user, any id will do.
+        (None, None) => Ok(vec![0]),
+        (None, Some(text)) => Err(Error::Argument {
+            what: format!("--prompt {text:?} is text, but this model's {classes} token ids are not all bytes of it"),
+            help: "give --tokenizer, or leave --prompt out".to_owned(),
+        }),
+    }
+}
+
+fn never_written(text: &str, classes: usize) -> Error {
+    let what = format!("--stop {text:?} is neither an id below {classes} nor a text of this model");
+    Error::Argument { what, help: "give the id of a token".to_owned() }
+}
 
 /// The text that a model writes after a prompt.
 pub struct SampledText<'a> {
@@ -41,7 +61,7 @@ impl<'a> SampledText<'a> {
         Ok(Self {
             tokenizer,
             prompt: prompt(arguments.prompt.as_deref(), tokenizer, classes)?,
-            stops: Stops::new(&arguments.stop, tokenizer, classes)?,
+            stops: Stops::new(&arguments.stop, tokenizer, classes).map_err(|text| never_written(text, classes))?,
             sampling: arguments.sampling(),
             arguments,
             seed,
@@ -132,5 +152,19 @@ impl core::fmt::Display for Took {
         let Self { prompt, prompt_took, generated, generated_took } = *self;
         write!(f, "prompt: {prompt} tokens, {:.0} tokens/s; generated: ", per_s(prompt, prompt_took))?;
         write!(f, "{} tokens, {:.1} tokens/s", generated + 1, per_s(generated, generated_took))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn z0350_a_prompt_or_a_stop_that_the_model_cannot_write() {
+        assert_eq!(prompt(Some("ab"), None, 256).unwrap(), [97, 98]);
+        assert_eq!(prompt(None, None, 29).unwrap(), [0]);
+        for error in [prompt(Some("ab"), None, 97).unwrap_err(), never_written("x", 50_000)] {
+            assert!(error.to_string().starts_with("error[Z0350]: --"), "{error}");
+        }
     }
 }

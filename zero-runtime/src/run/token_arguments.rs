@@ -12,7 +12,7 @@ use super::arguments::{PLAN, RunArguments, as_text};
 use super::range::{at_least_one, not_negative, share_above_zero, whole};
 use super::text_arguments::DATA;
 use crate::error::Error;
-use crate::sampling::Sampling;
+use zero_core::sampling::Sampling;
 
 const SAMPLE: &str = "Sample of what was learned";
 

@@ -43,12 +43,13 @@ impl Sampler {
             return None;
         }
         let best = likeliest(logits);
+        self.candidates.clear();
         if temperature == 0.0 {
+            self.candidates.push((best, 1.0));
             return Some(best);
         }
         let largest = f64::from(logits[best as usize]);
         let weighed = |(id, &logit): (usize, &f32)| (id as u32, ((f64::from(logit) - largest) / temperature).exp());
-        self.candidates.clear();
         self.candidates.extend(logits.iter().enumerate().map(weighed));
         // By logits, not by weights, of which many may be 0.
         let by_likelihood = |a: &(u32, f64), b: &(u32, f64)| {
@@ -77,6 +78,19 @@ impl Sampler {
         });
         Some(drawn.map_or(best, |&(id, _)| id))
     }
+
+    /// The logarithm of the probability with which the last call drew `id`, among the ids that could be drawn.
+    pub fn drawn_log_probability(&self, id: u32) -> f64 {
+        let weight = self.candidates.iter().find(|candidate| candidate.0 == id).map_or(0.0, |&(_, weight)| weight);
+        (weight / sum(&self.candidates)).ln()
+    }
+}
+
+/// The logarithm of the probability of `id` by softmax(logits).
+pub fn log_probability(logits: &[f32], id: u32) -> f64 {
+    let largest = logits.iter().fold(f64::NEG_INFINITY, |largest, &logit| largest.max(f64::from(logit)));
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
+    f64::from(logits[id as usize]) - largest - sum.ln()
 }
 
 fn sum(candidates: &[(u32, f64)]) -> f64 {
@@ -186,6 +200,24 @@ mod tests {
                 assert_eq!(sampler(temperature, 2, 0.5).choose(&[0.0, bad, 1.0], 0.5), None);
             }
         }
+    }
+
+    #[test]
+    fn log_probabilities_are_of_all_ids_and_of_those_that_could_be_drawn() {
+        let of_ten = logits([0.1, 0.4, 0.2, 0.3]);
+        let near = |found: f64, probability: f64| assert!((found.exp() - probability).abs() < 1e-6, "{found}");
+        near(log_probability(&of_ten, 3), 0.3);
+        near(log_probability(&[1e4, 1e4], 0), 0.5);
+        for (mut sampler, of_one, of_three) in
+            [(sampler(1.0, 2, 1.0), 4.0 / 7.0, 3.0 / 7.0), (sampler(0.5, 0, 1.0), 16.0 / 30.0, 9.0 / 30.0)]
+        {
+            sampler.choose(&of_ten, 0.5).expect("finite logits");
+            near(sampler.drawn_log_probability(1), of_one);
+            near(sampler.drawn_log_probability(3), of_three);
+        }
+        let mut greedy = Sampler::new(Sampling::GREEDY, 4);
+        let id = greedy.choose(&of_ten, 0.5).expect("finite logits");
+        assert_eq!((greedy.drawn_log_probability(id), greedy.drawn_log_probability(0)), (0.0, f64::NEG_INFINITY));
     }
 
     #[test]

@@ -1,38 +1,33 @@
 //! Speech: turns token ids into text and text into token ids, by a tokenizer or as bytes; and says where a sample ends.
 //! Never prints.
 
-use crate::error::Error;
-use zero_files::data::{TokenStream, Tokenizer};
+use super::{DataError, TokenStream, Tokenizer};
 
 /// The number of ids that can stand for bytes. A larger vocabulary needs a tokenizer.
 const BYTES: usize = 256;
 
-/// The beginning of a sample, unless another is given.
-const DEFAULT: &str = "pub fn ";
-
-/// The prompt as token ids of a vocabulary of `classes`.
+/// A text as token ids of a vocabulary of `classes`; none if its ids are bytes, and not all of those in the text.
 ///
 /// # Errors
-/// Z0350 if the vocabulary has no ids for it, Z0377 if the tokenizer has none.
-pub fn prompt(text: Option<&str>, tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Vec<u32>, Error> {
+/// Z0377 if the tokenizer has no ids for it.
+pub fn text_ids(text: &str, tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Option<Vec<u32>>, DataError> {
     if let Some(tokenizer) = tokenizer {
-        let ids = tokenizer.encode(text.unwrap_or(DEFAULT))?;
-        // An empty prompt begins with the token that ends texts.
+        let ids = tokenizer.encode(text)?;
+        // An empty text begins with the token that ends texts.
         let end = tokenizer.end_of_text().map_or(0, |(_, id)| id);
-        return Ok(if ids.is_empty() { vec![end] } else { ids });
+        return Ok(Some(if ids.is_empty() { vec![end] } else { ids }));
     }
-    let ids: Vec<u32> = text.unwrap_or(DEFAULT).bytes().map(u32::from).collect();
+    let ids: Vec<u32> = text.bytes().map(u32::from).collect();
     let fits = classes <= BYTES && ids.iter().all(|&id| (id as usize) < classes);
-    match text {
-        _ if fits && !ids.is_empty() => Ok(ids),
-        // Without a prompt from the user, any id will do.
-        None => Ok(vec![0]),
-        Some("") => Ok(vec![0]),
-        Some(text) => Err(Error::Argument {
-            what: format!("--prompt {text:?} is text, but this model's {classes} token ids are not all bytes of it"),
-            help: "give --tokenizer, or leave --prompt out".to_owned(),
-        }),
-    }
+    Ok(match ids.is_empty() {
+        true => Some(vec![0]),
+        false => fits.then_some(ids),
+    })
+}
+
+/// Whether the ids of a vocabulary of `classes` are text.
+pub fn is_text(tokenizer: Option<&Tokenizer>, classes: usize) -> bool {
+    tokenizer.is_some() || classes <= BYTES
 }
 
 /// Ids as text if there is a tokenizer or if they are bytes, and otherwise as numbers.
@@ -94,22 +89,18 @@ impl Stops {
     /// otherwise a text. If nothing is asked for, the token with which the tokenizer ends texts.
     ///
     /// # Errors
-    /// Z0350 for a text that the model never writes.
-    pub fn new(asked: &[String], tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Self, Error> {
+    /// The first text that the model never writes.
+    pub fn new<'a>(asked: &'a [String], tokenizer: Option<&Tokenizer>, classes: usize) -> Result<Self, &'a str> {
         let mut stops = Self::default();
         if asked.is_empty() {
             stops.ids.extend(tokenizer.and_then(Tokenizer::end_of_text).map(|(_, id)| id));
         }
-        let is_text = tokenizer.is_some() || classes <= BYTES;
         for text in asked {
             let token = tokenizer.and_then(|tokenizer| tokenizer.id(text)).map_or_else(|| text.parse::<u32>(), Ok);
             match token {
                 Ok(id) if (id as usize) < classes => stops.ids.push(id),
-                _ if is_text && !text.is_empty() => stops.texts.push(text.clone()),
-                _ => {
-                    let what = format!("--stop {text:?} is neither an id below {classes} nor a text of this model");
-                    return Err(Error::Argument { what, help: "give the id of a token".to_owned() });
-                }
+                _ if is_text(tokenizer, classes) && !text.is_empty() => stops.texts.push(text.clone()),
+                _ => return Err(text),
             }
         }
         Ok(stops)
@@ -139,12 +130,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_is_bytes_of_the_vocabulary_or_an_error() {
-        assert_eq!(prompt(Some("ab"), None, 256).unwrap(), [97, 98]);
-        assert_eq!(prompt(Some(""), None, 256).unwrap(), [0]);
-        assert_eq!(prompt(None, None, 29).unwrap(), [0]);
+    fn a_text_is_bytes_of_the_vocabulary() {
+        assert_eq!(text_ids("ab", None, 256).unwrap(), Some(vec![97, 98]));
+        assert_eq!(text_ids("", None, 256).unwrap(), Some(vec![0]));
         for classes in [97, 50_000] {
-            assert!(prompt(Some("ab"), None, classes).unwrap_err().to_string().starts_with("error[Z0350]"));
+            assert_eq!(text_ids("ab", None, classes).unwrap(), None);
         }
     }
 
@@ -172,8 +162,7 @@ mod tests {
         assert_eq!(ends_with("an end e and no more"), None);
         assert_eq!(ends_with("éééé 999 1"), Some(11));
         for unknown in ["x", ""] {
-            let error = Stops::new(&[unknown.to_owned()], None, 50_000).unwrap_err().to_string();
-            assert!(error.starts_with("error[Z0350]: --stop "), "{error}");
+            assert_eq!(Stops::new(&[unknown.to_owned()], None, 50_000), Err(unknown));
         }
         assert_eq!(Stops::new(&[], None, 256).unwrap(), Stops::default());
     }
