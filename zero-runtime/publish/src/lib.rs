@@ -18,6 +18,7 @@
 
 pub mod client;
 mod error;
+pub mod http;
 mod layout;
 mod readers;
 mod server;

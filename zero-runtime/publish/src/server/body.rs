@@ -1,6 +1,5 @@
 //! Body: the bytes of a copy as the body of an answer, read piece by piece as the reader takes them.
 
-use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -12,12 +11,10 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use zero_core::published::PublishedCopies;
 
 use super::versions::Versions;
+use crate::http::Activity;
 
 /// Bytes that are read from a copy at once: what a connection holds.
 const FRAME_BYTES: usize = 64 << 10;
-
-/// When something last happened on a connection.
-pub type Activity = Rc<Cell<Instant>>;
 
 /// The body of an answer.
 pub enum Answer<C> {

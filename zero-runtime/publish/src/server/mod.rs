@@ -2,7 +2,6 @@
 //! the thread of the rank wait.
 
 mod body;
-mod connection;
 mod routes;
 mod versions;
 
@@ -19,6 +18,7 @@ use zero_core::published::PublishedCopies;
 use zero_files::weights::BesideFile;
 
 use crate::error::PublishError;
+use crate::http;
 use crate::readers::Readers;
 use crate::wire::Layout;
 use versions::Versions;
@@ -85,7 +85,7 @@ impl Server {
         tasks.block_on(&runtime, async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let versions = Rc::new(Versions::new(copies, served, readers, Box::new(report)));
-            let accepting = tokio::task::spawn_local(connection::accept(listener, Rc::clone(&versions)));
+            let accepting = tokio::task::spawn_local(http::accept(listener, Rc::clone(&versions)));
             let noting = async {
                 while let Some(step) = offered.recv().await {
                     versions.note(step).await;

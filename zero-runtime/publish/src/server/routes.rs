@@ -1,51 +1,43 @@
 //! Routes: the answer to each request. Every answer is bounded in size and time, and no request makes training wait.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT_RANGES, AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use hyper::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zero_core::published::PublishedCopies;
 
-use super::body::{Activity, Answer};
+use super::body::Answer;
 use super::versions::Versions;
+use crate::http::{self, Activity, Answers, Refused, json_bytes, require_token, with_type};
 use crate::wire::{Acknowledged, Joined, Joining, Newest, Refusal, Version};
 
 /// How long a reader may ask to wait for a version.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
-/// How often a request that waits says so.
-const STILL_WAITS: Duration = Duration::from_secs(1);
-/// Bytes of the body of a request, and how long it may take to arrive.
+/// Bytes of the body of a request.
 const BODY_MAX: usize = 4 << 10;
-const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// The longest sentence of a reader in a report.
 const SENTENCE_MAX: usize = 200;
 
 type Reply<C> = Response<Answer<C>>;
 
-/// The answer to a request.
-pub async fn route<C: PublishedCopies>(
-    versions: &Rc<Versions<C>>,
-    request: Request<Incoming>,
-    activity: &Activity,
-) -> Reply<C> {
-    answer(versions, request, activity).await.unwrap_or_else(|(status, error)| {
-        let newest = *versions.newest().borrow();
-        let refusal = Refusal { error: error.into_owned(), newest: newest.map(|step| versions.version(step)) };
-        json(status, &refusal)
-    })
+impl<C: PublishedCopies + 'static> Answers for Versions<C> {
+    type Body = Answer<C>;
+
+    async fn answer(self: Rc<Self>, request: Request<Incoming>, activity: Activity) -> Reply<C> {
+        answer(&self, request, &activity).await.unwrap_or_else(|(status, error)| {
+            let newest = *self.newest().borrow();
+            let refusal = Refusal { error: error.into_owned(), newest: newest.map(|step| self.version(step)) };
+            json(status, &refusal)
+        })
+    }
 }
 
-/// A status and a sentence.
-type Refused = (StatusCode, Cow<'static, str>);
-
-fn refuse<T>(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Result<T, Refused> {
+fn refuse<T>(status: StatusCode, why: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, Refused> {
     Err((status, why.into()))
 }
 
@@ -57,7 +49,8 @@ async fn answer<C: PublishedCopies>(
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let of_ranks = parts.get(1) == Some(&"ranks");
-    require_token(versions, &request, of_ranks)?;
+    // Ranks know a secret; readers know a token, if there is one.
+    require_token(&request, if of_ranks { Some(versions.secret) } else { versions.token })?;
     let is_first = versions.served.rank == 0;
     match (request.method(), &parts[..]) {
         (&Method::GET, ["v1", "layout"]) => Ok(whole(StatusCode::OK, "application/json", versions.layout.clone())),
@@ -112,7 +105,7 @@ async fn answer<C: PublishedCopies>(
             let (Ok(rank), Ok(step)) = (rank.parse(), step.parse()) else {
                 return refuse(StatusCode::BAD_REQUEST, "no rank and step");
             };
-            let root = String::from_utf8(collected(request).await?.to_vec());
+            let root = String::from_utf8(http::collected(request, BODY_MAX).await?.to_vec());
             let root = root.ok().filter(|root| root.len() == 64);
             match root.is_some_and(|root| versions.note_root(rank, step, root)) {
                 true => Ok(whole(StatusCode::NO_CONTENT, BYTES, Bytes::new())),
@@ -120,17 +113,6 @@ async fn answer<C: PublishedCopies>(
             }
         }
         _ => refuse(StatusCode::NOT_FOUND, "no such document"),
-    }
-}
-
-/// Ranks know a secret; readers know a token, if there is one.
-fn require_token<C>(versions: &Versions<C>, request: &Request<Incoming>, is_of_ranks: bool) -> Result<(), Refused> {
-    let expected = if is_of_ranks { Some(versions.secret) } else { versions.token };
-    let Some(expected) = expected else { return Ok(()) };
-    let given = request.headers().get(AUTHORIZATION).and_then(|given| given.as_bytes().strip_prefix(b"Bearer "));
-    match given.is_some_and(|given| blake3::hash(given) == expected) {
-        true => Ok(()),
-        false => refuse(StatusCode::UNAUTHORIZED, "`Authorization: Bearer` with the token of this run is missing"),
     }
 }
 
@@ -198,20 +180,8 @@ async fn wait<C: PublishedCopies>(
     let mut newest = versions.newest();
     let is_new = |step: &Option<u64>| step.is_some() && *step != after;
     let patience = Duration::from_secs(seconds).min(WAIT_MAX);
-    // Otherwise it would count as one that does nothing.
-    let waits = async {
-        loop {
-            activity.set(Instant::now());
-            tokio::time::sleep(STILL_WAITS).await;
-        }
-    };
-    let found = async {
-        tokio::select! {
-            found = newest.wait_for(is_new) => found.map(|step| *step).ok(),
-            () = waits => None,
-        }
-    };
-    match tokio::time::timeout(patience, found).await.map(|found| found.ok_or(())) {
+    let found = async { newest.wait_for(is_new).await.map(|step| *step).ok() };
+    match http::wait(activity, tokio::time::timeout(patience, found)).await.map(|found| found.ok_or(())) {
         Ok(Ok(step)) => Ok(json(StatusCode::OK, &Newest { newest: step.map(|step| versions.version(step)) })),
         _ => Ok(whole(StatusCode::NO_CONTENT, BYTES, Bytes::new())),
     }
@@ -235,31 +205,19 @@ fn acknowledge<C: PublishedCopies>(
     Ok(json(StatusCode::OK, &Newest { newest: newest(versions) }))
 }
 
-async fn collected(request: Request<Incoming>) -> Result<Bytes, Refused> {
-    let body = Limited::new(request.into_body(), BODY_MAX).collect();
-    match tokio::time::timeout(BODY_WITHIN, body).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(_)) => {
-            refuse(StatusCode::BAD_REQUEST, format!("a body that ends early, or has more than {BODY_MAX} bytes"))
-        }
-        Err(_) => refuse(StatusCode::REQUEST_TIMEOUT, "a body that does not arrive"),
-    }
-}
-
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refused> {
-    let body = collected(request).await?;
+    let body = http::collected(request, BODY_MAX).await?;
     serde_json::from_slice(&body).map_err(|error| (StatusCode::BAD_REQUEST, format!("not as expected: {error}").into()))
 }
 
 const BYTES: &str = "application/octet-stream";
 
 fn whole<C>(status: StatusCode, kind: &'static str, bytes: Bytes) -> Reply<C> {
-    let reply = Response::builder().status(status).header(CONTENT_TYPE, kind);
-    reply.body(Answer::Whole(Some(bytes))).expect("a status and a header of this crate")
+    with_type(status, kind, Answer::Whole(Some(bytes)))
 }
 
 fn json<C>(status: StatusCode, document: &impl Serialize) -> Reply<C> {
-    whole(status, "application/json", serde_json::to_vec(document).expect("names and numbers").into())
+    whole(status, "application/json", json_bytes(document))
 }
 
 #[cfg(test)]

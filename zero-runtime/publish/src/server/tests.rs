@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::connection::CONNECTIONS_MAX;
 use super::*;
 use crate::client::{Connection, Reader, block_on};
+use crate::http::CONNECTIONS_MAX;
 use crate::wire::{FileEntry, HASH_BYTES, PIECE_BYTES, PublishedTensor, RankAddress, Version};
 
 const RUN: &str = "0123456789abcdef";
