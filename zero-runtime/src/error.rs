@@ -42,6 +42,16 @@ pub enum Error {
         /// What went wrong.
         what: String,
     },
+    /// A worker cannot serve.
+    #[cfg(feature = "serve")]
+    #[error(
+        "error[Z0339]: this worker cannot serve: {what}\n  = help: name a free address of this host by --host and --port, and by \
+         --from a run of this model that publishes"
+    )]
+    Serve {
+        /// What went wrong.
+        what: String,
+    },
     /// All ranks have the same error.
     #[error(transparent)]
     OfAll(Box<Error>),

@@ -237,17 +237,31 @@ impl Reader {
     /// Those of a request, and [`PublishError::Corrupt`].
     pub async fn fetch(&self, version: &Version) -> Result<Fetching, PublishError> {
         let mut first = Connection::open(&self.url, self.token.as_deref()).await?;
+        let (manifest, layout) = self.described(&mut first, version).await?;
+        let mut ranks = Vec::new();
+        for (rank, root) in manifest.roots.iter().enumerate() {
+            ranks.push(self.begin(&manifest, &layout, rank, root).await?);
+        }
+        Ok(Fetching { manifest, layout, ranks })
+    }
+
+    /// Where the tensors of a version lie, and which files are beside them.
+    ///
+    /// # Errors
+    /// Those of a request, and [`PublishError::Corrupt`].
+    pub async fn layout(&self, version: &Version) -> Result<Layout, PublishError> {
+        let mut first = Connection::open(&self.url, self.token.as_deref()).await?;
+        Ok(self.described(&mut first, version).await?.1)
+    }
+
+    async fn described(&self, first: &mut Connection, version: &Version) -> Result<(Manifest, Layout), PublishError> {
         let manifest = first.request("GET", &format!("/v1/versions/{}/manifest", version.0), Bytes::new()).await?;
         let bytes = first.request("GET", "/v1/layout", Bytes::new()).await?;
         let manifest: Manifest = self.document(version, "manifest", &manifest)?;
         require(version, "layout", &manifest.layout, &bytes)?;
         let layout: Layout = self.document(version, "layout", &bytes)?;
         require_whole(&manifest, &layout)?;
-        let mut ranks = Vec::new();
-        for (rank, root) in manifest.roots.iter().enumerate() {
-            ranks.push(self.begin(&manifest, &layout, rank, root).await?);
-        }
-        Ok(Fetching { manifest, layout, ranks })
+        Ok((manifest, layout))
     }
 
     /// A file beside the tensors.

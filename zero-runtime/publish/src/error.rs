@@ -48,3 +48,10 @@ pub enum PublishError {
         why: String,
     },
 }
+
+impl PublishError {
+    /// That the run at `url` has published nothing yet.
+    pub fn nothing(url: &str) -> Self {
+        Self::Unreachable { url: url.to_owned(), what: "it has published nothing yet".to_owned() }
+    }
+}

@@ -6,7 +6,7 @@
 //!
 //! - [`wire`] has the documents that readers get, and [`layout`](layout()) makes the one about tensors.
 //! - [`Server`] serves, on one thread beside that of a rank. [`Readers`] is what this thread and the rank's own share.
-//! - [`client`] is a reader.
+//! - [`client`] is a reader, and [`follow`](mod@follow) one that keeps each version. [`http`] bounds what a server takes.
 //! - `python/` is the Python package of readers, which needs nothing of this crate.
 //!
 //! # What is always true
@@ -18,6 +18,7 @@
 
 pub mod client;
 mod error;
+pub mod follow;
 pub mod http;
 mod layout;
 mod readers;

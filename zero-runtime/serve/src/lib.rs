@@ -59,6 +59,7 @@
 //! - [`Worker`] is the thread that decodes: it takes jobs into slots, and newer weights between two steps. [`Decoder`] is all that it
 //!   knows of a model.
 //! - [`Server`] is the thread that answers. `api` has requests and answers, and [`Words`] what a worker knows of text and of chats.
+//! - [`follow`] fetches the weights of a run, and each newer version.
 //! - [`Mailbox`] is by which threads reach the worker.
 //!
 //! # What is always true
@@ -72,6 +73,7 @@
 mod api;
 mod control;
 mod decoder;
+pub mod follow;
 mod job;
 mod sequence;
 mod server;

@@ -196,7 +196,8 @@ pub(super) fn as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> R
     path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
-fn bf16_products() -> impl TypedValueParser<Value = Bf16Products> {
+/// One of the instructions that multiply bf16.
+pub fn bf16_products() -> impl TypedValueParser<Value = Bf16Products> {
     let all = Bf16Products::ALL;
     PossibleValuesParser::new(all.map(Bf16Products::name))
         .map(move |name| all.into_iter().find(|one| one.name() == name).expect("one of the possible values"))
@@ -207,6 +208,12 @@ fn as_name<S: Serializer>(products: &Option<Bf16Products>, serializer: S) -> Res
 }
 
 impl RunArguments {
+    /// Those of a run to which nothing is said.
+    #[cfg(feature = "serve")]
+    pub fn plain() -> Self {
+        super::command::read::<super::command::DataCommand>(["".into()]).expect("no argument is required").run
+    }
+
     /// Whether something is to be shown or proven instead of starting ranks.
     pub fn only_shows(&self) -> bool {
         self.plan || self.schedule || self.prove || self.sizes || self.launch_options

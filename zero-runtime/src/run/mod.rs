@@ -35,6 +35,8 @@ mod resume;
 mod runs;
 mod sample;
 mod saving;
+#[cfg(feature = "serve")]
+mod serving;
 mod sources;
 mod text;
 mod text_arguments;
@@ -122,6 +124,8 @@ where
 /// Runs a program on its own data or, without any, on text.
 fn run<D: Device>(program: &'static Program<D>, arguments: Vec<OsString>, data: Option<&dyn Sequences>) -> ExitCode {
     let ended = with_room(|| match data {
+        #[cfg(feature = "serve")]
+        _ if program.plan.config.serves() => serving::serve(program, arguments),
         Some(data) if matches!(data.ids(), Ids::Other) => run_on(program, arguments, data),
         Some(data) => run_on_tokens(program, arguments, data),
         None => run_on_text(program, arguments),

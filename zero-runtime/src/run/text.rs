@@ -49,6 +49,25 @@ pub fn open<D>(
     Ok(text?.of(taken))
 }
 
+/// Whether a model takes tokens and predicts the next one.
+fn is_of_tokens<D>(program: &Program<D>) -> bool {
+    let is_id = |words: TokenWords| words == TokenWords { count: 1, kind: WordKind::Id };
+    is_id(program.inputs.words) && is_id(program.head.targets) && vocabulary_fault(program).is_none()
+}
+
+/// Refuses a worker of a model that does not predict the next token.
+///
+/// # Errors
+/// Z0350.
+#[cfg(feature = "serve")]
+pub fn require_tokens<D>(program: &Program<D>) -> Result<(), Error> {
+    if is_of_tokens(program) {
+        return Ok(());
+    }
+    let what = "a worker generates tokens, and this model does not predict the next one".to_owned();
+    Err(Error::Argument { what, help: "name the spec of a model of tokens".to_owned() })
+}
+
 /// Refuses data of the program's own whose ids are said to be tokens if the model does not predict the next of them, and an
 /// argument that needs a text.
 ///
@@ -56,8 +75,7 @@ pub fn open<D>(
 /// Z0350.
 pub fn require_own_tokens<D>(program: &Program<D>, arguments: &TokenArguments) -> Result<(), Error> {
     let refused = |what: &str, help: &str| Err(Error::Argument { what: what.to_owned(), help: help.to_owned() });
-    let is_id = |words: TokenWords| words == TokenWords { count: 1, kind: WordKind::Id };
-    if !is_id(program.inputs.words) || !is_id(program.head.targets) || vocabulary_fault(program).is_some() {
+    if !is_of_tokens(program) {
         let what = "this program's data says that its ids are tokens, and its model does not predict the next token";
         return refused(what, "have `ids` of the dataset return `Ids::Other`");
     }

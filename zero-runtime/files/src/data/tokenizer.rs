@@ -43,23 +43,34 @@ impl Tokenizer {
     /// ranks would not agree, or if this program was built without the library.
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let path = if path.is_dir() { path.join(TOKENIZER) } else { path.to_owned() };
-        if !vocabulary::IS_THERE {
-            return Err(DataError::NoTokenizers { path });
-        }
         if hub::may_have(&path) {
             return Err(DataError::NoTokenizerFolder { path });
+        }
+        let content = fs::read_to_string(&path).map_err(|error| {
+            let what = format!("cannot be read: {error}");
+            DataError::Tokenizer { path: path.clone(), what }
+        })?;
+        Pointer::of(&path, content.as_bytes()).map_or(Ok(()), Err)?;
+        Self::of(path, &content)
+    }
+
+    /// The tokenizer that a `tokenizer.json` has as its content; errors name `path`.
+    ///
+    /// # Errors
+    /// Z0370 as [`Tokenizer::open`].
+    pub fn of(path: PathBuf, content: &str) -> Result<Self, DataError> {
+        if !vocabulary::IS_THERE {
+            return Err(DataError::NoTokenizers { path });
         }
         let refused = |what: String| DataError::Tokenizer { path: path.clone(), what };
         // The kinds of vocabularies differ: one took 13 bytes for each byte of its file, and another 80.
         let (tokenizer, resident_bytes) = growth(|| {
-            let content = fs::read_to_string(&path).map_err(|error| refused(format!("cannot be read: {error}")))?;
-            Pointer::of(&path, content.as_bytes()).map_or(Ok(()), Err)?;
-            let inner = Vocabulary::parse(&content).map_err(refused)?;
+            let inner = Vocabulary::parse(content).map_err(refused)?;
             let vocabulary = inner.ids();
             if vocabulary == 0 {
                 return Err(refused("has no tokens".to_owned()));
             }
-            let (hash, cuts, path) = (Sha256::digest(&content).into(), inner.cuts(), path.clone());
+            let (hash, cuts, path) = (Sha256::digest(content).into(), inner.cuts(), path.clone());
             Ok(Self { inner, hash, resident_bytes: 0, vocabulary, cuts, path })
         });
         Ok(Self { resident_bytes, ..tokenizer? })

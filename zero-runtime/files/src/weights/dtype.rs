@@ -79,7 +79,7 @@ impl WeightType {
     }
 
     /// The numbers that little-endian bytes stand for, exactly: number `i` goes to `values[first + i * step]`.
-    pub(super) fn decode(self, bytes: &[u8], values: &mut [f32], first: usize, step: usize) {
+    pub fn decode(self, bytes: &[u8], values: &mut [f32], first: usize, step: usize) {
         let places = values[first..].iter_mut().step_by(step);
         match self {
             WeightType::F32 => {
