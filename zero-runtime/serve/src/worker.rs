@@ -248,7 +248,8 @@ impl Desk {
     fn admit(&mut self, decoder: &mut impl Decoder) -> Result<(), String> {
         let waits_for_weights = self.is_stale && self.on_update == OnUpdate::Wait;
         while self.paused.is_none() && !waits_for_weights && !self.free.is_empty() {
-            let (Some(job), Some(slot)) = (self.waiting.pop_front(), self.free.pop()) else { break };
+            let Some(job) = self.waiting.pop_front() else { break };
+            let Some(slot) = self.free.pop() else { break };
             let (classes, mut sequence) = (decoder.classes(), Sequence::new(job, slot, decoder.classes()));
             let logits = &mut self.logits[..classes];
             decoder.prefill(slot, &sequence.ids, logits)?;

@@ -104,7 +104,7 @@ impl Head {
             (Kind::Chat, true) if offset == 0 => choice["delta"] = json!({ "role": "assistant", "content": text }),
             (Kind::Chat, true) => choice["delta"] = json!({ "content": text }),
         }
-        if self.log_probabilities.is_some() {
+        if self.log_probabilities.is_some() && !tokens.is_empty() {
             choice["logprobs"] = match self.kind {
                 Kind::Completion => of_completion(words, tokens, offset),
                 Kind::Chat => json!({ "content": tokens.iter().map(|it| of_chat(words, it)).collect::<Vec<_>>() }),
