@@ -14,6 +14,7 @@ use core::fmt;
 
 use crate::config::{Config, Precision};
 use crate::mesh::Axis;
+use crate::message::Bytes;
 use crate::plan::Plan;
 use crate::states::StateBytes;
 use names::wrap;
@@ -33,6 +34,10 @@ pub struct Report<'a>(pub &'a Plan<'a>);
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report(plan) = self;
+        if plan.config.serves() {
+            let blocks = [worker_lines(plan), memory::lines(plan)];
+            return f.write_str(&blocks.map(|lines| lines.join("\n")).join("\n\n"));
+        }
         let mut blocks = vec![work_lines(plan)];
         blocks.extend([mesh::lines(plan), pipeline::lines(plan), memory::lines(plan)]);
         blocks.extend([sent::lines(plan), held::lines(plan)]);
@@ -69,6 +74,19 @@ pub fn work_lines(plan: &Plan) -> Vec<String> {
     lines.extend(recompute(plan));
     lines.extend(optimizer(plan));
     lines
+}
+
+/// The model and what a worker decodes, which has no step.
+fn worker_lines(plan: &Plan) -> Vec<String> {
+    let config = &plan.config;
+    let Precision { compute, .. } = config.precision;
+    let slots = counted(config.slots(), "slot", "slots");
+    let caches = Bytes(plan.pipeline_stages.iter().map(|stage| stage.memory.decoding.caches_bytes).sum());
+    let units = counted(plan.units.len(), "unit", "units");
+    vec![
+        format!("{}: {} parameters in {units}, a worker that decodes in {compute:?}", plan.model, plan.params()),
+        format!("sequences: {slots} of {} tokens at most, whose caches take {caches} of activations", config.length),
+    ]
 }
 
 /// The units that Muon updates, if there are any.

@@ -64,6 +64,9 @@ pub fn lines(plan: &Plan) -> Vec<String> {
             format!("  outside: program, data, what a thread works in; {} for each further thread", Bytes(thread))
         }
     });
+    if plan.config.serves() {
+        return lines;
+    }
     lines.push(peak(plan));
     lines.push(most_padding(plan));
     lines.push(checkpoint(plan));

@@ -1,7 +1,7 @@
 //! Serve: plans of workers, which have no step: what they have room for, and that their walks are proven.
 
 use zero_plan::place::State;
-use zero_plan::{Config, Home, Kind, Op, Pass, Placement, Serve, prove, prove_ranks};
+use zero_plan::{Config, Home, Kind, Op, Pass, Placement, Report, Serve, prove, prove_ranks};
 
 use crate::model::{Model, small_models};
 
@@ -90,4 +90,19 @@ fn faults_in_the_plan_of_a_worker_are_found() {
         });
     }
     assert!(refused > 0);
+}
+
+/// Its report has no step, no batch and no checkpoint.
+#[test]
+fn a_report_of_a_worker_is_about_what_it_decodes() {
+    for model in models(SERVE) {
+        model.plan().with(|plan| {
+            let text = Report(plan).to_string();
+            assert!(text.contains("a worker that decodes in") && text.contains("sequences: 3 slots of "), "{text}");
+            for word in ["step", "batch", "checkpoint", "ZeRO", "sent per rank"] {
+                let of_words = "outside: words of a step";
+                assert!(!text.replace(of_words, "").contains(word), "`{word}`: {text}");
+            }
+        });
+    }
 }
