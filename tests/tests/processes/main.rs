@@ -18,6 +18,7 @@ mod rendezvous;
 mod requests;
 mod restarts;
 mod run;
+mod serve;
 mod survival;
 mod system;
 mod teardown;

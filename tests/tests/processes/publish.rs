@@ -20,7 +20,7 @@ const ANYWHERE: &str = "127.0.0.1:0";
 const RANKS: usize = 2;
 
 /// A run of `steps` steps that publishes after each one, with metrics in a folder.
-fn publishing(at: &str, steps: u64, folder: &Path, arguments: &[&str]) -> Command {
+pub fn publishing(at: &str, steps: u64, folder: &Path, arguments: &[&str]) -> Command {
     let mut command = program(PUBLISHED);
     let text = folder.join("text");
     std::fs::write(&text, [1, 2, 3, 5, 8].repeat(2_000)).unwrap();
@@ -30,7 +30,7 @@ fn publishing(at: &str, steps: u64, folder: &Path, arguments: &[&str]) -> Comman
 }
 
 /// Where a run that has started publishes.
-fn url(run: &mut Run) -> String {
+pub fn url(run: &mut Run) -> String {
     let line = run.line("publish: ");
     let url =
         line.split_whitespace().find_map(|word| word.strip_suffix(',').filter(|word| word.starts_with("http://")));

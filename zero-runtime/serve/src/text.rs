@@ -17,6 +17,8 @@ pub struct Words {
 
 /// The name of the one template.
 const CHAT: &str = "chat";
+/// What comes before the id of a token that is no whole text.
+const NAMELESS: &str = "token_id:";
 
 impl Words {
     /// The words of a model that predicts `classes` ids. `config` is a `tokenizer_config.json`, and `template` one that lies in a file
@@ -63,7 +65,15 @@ impl Words {
             speech.hear(id) + &speech.end()
         });
         text.filter(|text| !text.is_empty() && !text.contains(char::REPLACEMENT_CHARACTER))
-            .unwrap_or_else(|| format!("token_id:{id}"))
+            .unwrap_or_else(|| format!("{NAMELESS}{id}"))
+    }
+
+    /// The bytes of a token, if they are known: a part of a character has some, too.
+    pub fn bytes(&self, id: u32) -> Option<Vec<u8>> {
+        match &self.tokenizer {
+            None => self.are_text().then(|| vec![id as u8]),
+            Some(_) => Some(self.token(id)).filter(|it| !it.starts_with(NAMELESS)).map(String::into_bytes),
+        }
     }
 
     /// The ids of a text.

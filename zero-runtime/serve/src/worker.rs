@@ -12,6 +12,9 @@ use crate::decoder::{Decoder, Row};
 use crate::job::{Ending, Job, Told};
 use crate::sequence::Sequence;
 
+/// How often a worker that stands still looks whether those who wait are still there.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+
 /// What becomes of sequences when newer weights come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnUpdate {
@@ -120,17 +123,19 @@ impl Desk {
                     Err(TryRecvError::Empty) => return !self.is_over(),
                     Err(TryRecvError::Disconnected) => return false,
                 }
-            } else if let Some(ends_at) = self.ends_at {
-                if self.is_over() {
-                    return false;
-                }
-                match messages.recv_timeout(ends_at.saturating_duration_since(Instant::now())) {
-                    Ok(message) => message,
-                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
-                }
             } else {
-                let Ok(message) = messages.recv() else { return false };
-                message
+                let now = Instant::now();
+                // Those who wait while nothing is decoded may go away.
+                let looks_at = (!self.is_idle()).then(|| now + LOOKS_EVERY);
+                let received = match self.ends_at.into_iter().chain(looks_at).min() {
+                    Some(until) => messages.recv_timeout(until.saturating_duration_since(now)),
+                    None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                };
+                match received {
+                    Ok(message) => message,
+                    Err(RecvTimeoutError::Timeout) => return !self.is_over(),
+                    Err(RecvTimeoutError::Disconnected) => return false,
+                }
             };
             match message {
                 Message::Job(job) if self.ends_at.is_some() => self.end_job(&job, Ending::Shutdown),
@@ -161,8 +166,12 @@ impl Desk {
 
     /// Whether the worker is to end now.
     fn is_over(&self) -> bool {
-        let is_idle = self.running.is_empty() && self.waiting.is_empty();
-        self.ends_at.is_some_and(|ends_at| is_idle || Instant::now() >= ends_at)
+        self.ends_at.is_some_and(|ends_at| self.is_idle() || Instant::now() >= ends_at)
+    }
+
+    /// Whether nobody waits for anything.
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
     }
 
     fn pause(&mut self, pause: Pause) {

@@ -275,7 +275,7 @@ impl RunArguments {
         ];
         let others = || {
             let of_offload = || contradiction(self.offload.as_deref(), config);
-            let of_publish = || self.publishing.contradiction(config, self.steps);
+            let of_publish = || self.publishing.contradiction(config);
             self.learning_rate_contradiction().or_else(of_offload).or_else(of_publish)
         };
         match contradictions.into_iter().flatten().next().or_else(others) {

@@ -332,6 +332,9 @@ fn start<D: Device>(
     } else {
         role.and_then(|role| {
             arguments.check(&plan.config)?;
+            if trains {
+                arguments.publishing.require_address(&plan.config)?;
+            }
             arguments.bf16_products.iter().for_each(|products| products.choose());
             require_restarts(&role, arguments.checkpoints.restarts)?;
             require_names(program)?;

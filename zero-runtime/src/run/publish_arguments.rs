@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::arguments::as_text;
 use super::range::{at_least_one, duration, seconds};
+use crate::error::Error;
 use zero_plan::Config;
 
 const PUBLISHING: &str = "Publishing";
@@ -36,19 +37,22 @@ pub struct PublishArguments {
 }
 
 impl PublishArguments {
-    /// What they and the plan of a run of so many steps contradict each other in, and the way out.
-    pub fn contradiction(&self, config: &Config, steps: u64) -> Option<(String, &'static str)> {
-        match &self.publish {
-            None if config.publishes() && steps > 0 => {
-                let what = "this program publishes its parameters, but there is no --publish".to_owned();
-                Some((what, "say where, such as --publish 127.0.0.1:7000"))
-            }
-            Some(at) if !config.publishes() => {
-                let what =
-                    format!("--publish {at} is for a program that publishes its parameters, and this one does not");
-                Some((what, "leave it out, or build from a spec with `publish: (dtype: BF16)`"))
-            }
-            _ => None,
+    /// What they and the plan contradict each other in, and the way out.
+    pub fn contradiction(&self, config: &Config) -> Option<(String, &'static str)> {
+        let at = self.publish.as_ref().filter(|_| !config.publishes())?;
+        let what = format!("--publish {at} is for a program that publishes its parameters, and this one does not");
+        Some((what, "leave it out, or build from a spec with `publish: (dtype: BF16)`"))
+    }
+
+    /// Refuses to train without the address at which the plan publishes.
+    ///
+    /// # Errors
+    /// Z0350.
+    pub fn require_address(&self, config: &Config) -> Result<(), Error> {
+        if self.publish.is_some() || !config.publishes() {
+            return Ok(());
         }
+        let what = "this program publishes its parameters, but there is no --publish".to_owned();
+        Err(Error::Argument { what, help: "say where, such as --publish 127.0.0.1:7000".to_owned() })
     }
 }

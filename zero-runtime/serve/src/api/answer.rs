@@ -24,7 +24,8 @@ pub struct Part {
     /// The choice.
     pub index: usize,
     pub text: String,
-    pub tokens: Vec<Token>,
+    /// Tokens, and how many characters of text came before each.
+    pub tokens: Vec<(usize, Token)>,
     /// Why the choice has ended; none if it has not.
     pub ending: Option<Finish>,
 }
@@ -89,8 +90,8 @@ impl Head {
         document
     }
 
-    /// A choice, whose text so far had `offset` characters.
-    pub fn choice(&self, words: &Words, part: &Part, is_chunk: bool, offset: usize) -> Value {
+    /// A choice, all of it or a chunk, which may be its first.
+    pub fn choice(&self, words: &Words, part: &Part, is_chunk: bool, is_first: bool) -> Value {
         let Part { index, text, tokens, ending } = part;
         let finish = ending.as_ref().map(|finish| match finish.ending {
             Ending::Stop => "stop",
@@ -101,19 +102,19 @@ impl Head {
         match (self.kind, is_chunk) {
             (Kind::Completion, _) => choice["text"] = json!(text),
             (Kind::Chat, false) => choice["message"] = json!({ "role": "assistant", "content": text }),
-            (Kind::Chat, true) if offset == 0 => choice["delta"] = json!({ "role": "assistant", "content": text }),
+            (Kind::Chat, true) if is_first => choice["delta"] = json!({ "role": "assistant", "content": text }),
             (Kind::Chat, true) => choice["delta"] = json!({ "content": text }),
         }
         if self.log_probabilities.is_some() && !tokens.is_empty() {
             choice["logprobs"] = match self.kind {
-                Kind::Completion => of_completion(words, tokens, offset),
-                Kind::Chat => json!({ "content": tokens.iter().map(|it| of_chat(words, it)).collect::<Vec<_>>() }),
+                Kind::Completion => of_completion(words, tokens),
+                Kind::Chat => json!({ "content": tokens.iter().map(|(_, it)| of_chat(words, it)).collect::<Vec<_>>() }),
             };
             // OpenAI's are of the distribution that the model gives; training needs the one that was drawn from, too.
-            choice["sampled_logprobs"] = tokens.iter().map(|it| it.drawn_log_probability).collect();
+            choice["sampled_logprobs"] = tokens.iter().map(|(_, it)| it.drawn_log_probability).collect();
         }
         if self.tells_ids {
-            choice["token_ids"] = tokens.iter().map(|it| it.id).collect();
+            choice["token_ids"] = tokens.iter().map(|(_, it)| it.id).collect();
         }
         if let Some(finish) = ending {
             choice["weight_versions"] = json!(finish.spans);
@@ -126,30 +127,20 @@ impl Head {
     }
 }
 
-fn of_completion(words: &Words, tokens: &[Token], offset: usize) -> Value {
-    let mut end = offset;
-    let offset_of = |token: &Token| {
-        let start = end;
-        end += words.token(token.id).chars().count();
-        start
-    };
-    let offsets: Vec<usize> = tokens.iter().map(offset_of).collect();
+fn of_completion(words: &Words, tokens: &[(usize, Token)]) -> Value {
     let top = |token: &Token| -> Value {
         token.top.iter().map(|&(id, it)| (words.token(id), json!(it))).collect::<serde_json::Map<_, _>>().into()
     };
     json!({
-        "tokens": tokens.iter().map(|it| words.token(it.id)).collect::<Vec<_>>(),
-        "token_logprobs": tokens.iter().map(|it| it.log_probability).collect::<Vec<_>>(),
-        "top_logprobs": tokens.iter().map(top).collect::<Vec<_>>(),
-        "text_offset": offsets,
+        "tokens": tokens.iter().map(|(_, it)| words.token(it.id)).collect::<Vec<_>>(),
+        "token_logprobs": tokens.iter().map(|(_, it)| it.log_probability).collect::<Vec<_>>(),
+        "top_logprobs": tokens.iter().map(|(_, it)| top(it)).collect::<Vec<_>>(),
+        "text_offset": tokens.iter().map(|(offset, _)| offset).collect::<Vec<_>>(),
     })
 }
 
 fn of_chat(words: &Words, token: &Token) -> Value {
-    let told = |id: u32, log_probability: f64| {
-        let text = words.token(id);
-        json!({ "token": text, "logprob": log_probability, "bytes": text.as_bytes() })
-    };
+    let told = |id: u32, log_probability: f64| json!({ "token": words.token(id), "logprob": log_probability, "bytes": words.bytes(id) });
     let mut of_token = told(token.id, token.log_probability);
     of_token["top_logprobs"] = token.top.iter().map(|&(id, it)| told(id, it)).collect();
     of_token

@@ -56,8 +56,11 @@ impl Options {
         let sampling = Sampling {
             temperature: fields.take_within("temperature", 0.0..=100.0)?.unwrap_or(1.0),
             top_k: top_k.and_then(|k| NonZeroUsize::new(k.max(0) as usize)),
-            top_p: fields.take_within("top_p", f64::MIN_POSITIVE..=1.0)?.unwrap_or(1.0),
+            top_p: fields.take_within("top_p", 0.0..=1.0)?.unwrap_or(1.0),
         };
+        if sampling.top_p == 0.0 {
+            return Err(Refusal::invalid("top_p", "`top_p` is 0, expected more, and 1 at most"));
+        }
         let stops = match fields.take("stop")? {
             None => Vec::new(),
             Some(OneOrMany::One(stop)) => vec![stop],
@@ -72,6 +75,7 @@ impl Options {
             ("frequency_penalty", &[json!(0), json!(0.0)][..]),
             ("presence_penalty", &[json!(0), json!(0.0)]),
             ("logit_bias", &[json!({})]),
+            ("service_tier", &[json!("auto"), json!("default")]),
         ] {
             fields.take_neutral(key, neutral)?;
         }
@@ -83,7 +87,7 @@ impl Options {
             tokens_max,
             choices: fields.take_within("n", 1..=CHOICES_MAX)?.unwrap_or(1),
             sampling,
-            seed: fields.take("seed")?,
+            seed: seed(fields)?,
             stops,
             stop_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
             streams: fields.take("stream")?.unwrap_or(false),
@@ -91,4 +95,11 @@ impl Options {
             tells_ids: fields.take("return_token_ids")?.unwrap_or(false),
         })
     }
+}
+
+/// A whole number, which may be negative.
+fn seed(fields: &mut Fields) -> Result<Option<u64>, Refusal> {
+    let Some(seed) = fields.take::<serde_json::Value>("seed")? else { return Ok(None) };
+    let number = seed.as_u64().or_else(|| seed.as_i64().map(i64::cast_unsigned));
+    number.map(Some).ok_or_else(|| Refusal::invalid("seed", format!("`seed` is {seed}, expected a whole number")))
 }

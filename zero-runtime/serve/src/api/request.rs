@@ -58,6 +58,10 @@ impl Asked {
             let expected = format!("expected 1 to {PROMPTS_MAX} prompts of one token or more");
             return Err(Refusal::invalid("prompt", format!("`prompt`: {expected}")));
         }
+        if let Some(id) = strange(&asked.options.stop_ids) {
+            let message = format!("`stop_token_ids` has the id {id}, expected ids below {classes}");
+            return Err(Refusal::invalid("stop_token_ids", message));
+        }
         if !asked.options.stops.is_empty() && !words.are_text() {
             let help = "the ids of this model are no text: give `stop_token_ids`";
             return Err(Refusal::invalid("stop", format!("`stop` has texts, and {help}")));
@@ -67,7 +71,9 @@ impl Asked {
 }
 
 fn completion(fields: &mut Fields, words: &Words) -> Result<Asked, Refusal> {
-    let prompt = fields.take("prompt")?.ok_or_else(|| Refusal::invalid("prompt", "`prompt` is missing"))?;
+    let prompt = fields.take::<Value>("prompt")?.ok_or_else(|| Refusal::invalid("prompt", "`prompt` is missing"))?;
+    let expected = "`prompt` is neither a text nor token ids, nor a list of either";
+    let prompt = serde_json::from_value(prompt).map_err(|_| Refusal::invalid("prompt", expected))?;
     let ids = |text: &String| words.ids(text).map_err(|why| Refusal::invalid("prompt", format!("`prompt`: {why}")));
     let prompts = match prompt {
         Prompt::Text(text) => vec![ids(&text)?],
@@ -95,13 +101,13 @@ fn chat(fields: &mut Fields, words: &Words) -> Result<Asked, Refusal> {
     let prompts = vec![words.ids(&prompt).map_err(about)?];
     let options = Options::take(fields, &["max_tokens", "max_completion_tokens"])?;
     for (key, neutral) in [
-        ("tools", json!([])),
-        ("tool_choice", json!("none")),
-        ("response_format", json!({ "type": "text" })),
-        ("modalities", json!(["text"])),
-        ("parallel_tool_calls", json!(true)),
+        ("tools", &[json!([])][..]),
+        ("tool_choice", &[json!("none"), json!("auto")]),
+        ("response_format", &[json!({ "type": "text" })]),
+        ("modalities", &[json!(["text"])]),
+        ("parallel_tool_calls", &[json!(true), json!(false)]),
     ] {
-        fields.take_neutral(key, &[neutral])?;
+        fields.take_neutral(key, neutral)?;
     }
     let top = fields.take_within("top_logprobs", 0..=20)?;
     let tells = fields.take("logprobs")?.unwrap_or(false);

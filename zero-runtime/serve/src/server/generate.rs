@@ -1,5 +1,6 @@
 //! Generate: from a request to jobs, and from what is told of them to an answer: whole, or as server-sent events.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,6 +23,9 @@ use crate::job::{Ending, Job, Told};
 
 /// Parts and events that may wait for a client.
 const WAITING_MAX: usize = 16;
+
+/// Seeds that nobody gave are whole numbers in every language.
+const SEED_SHIFT: u32 = 64 - 53;
 
 /// Answers a request for tokens.
 pub async fn generate(
@@ -92,7 +96,7 @@ fn begin(state: &Rc<State>, asked: &Asked) -> Result<Receiver<Part>, Refusal> {
     counts.open.fetch_add(choices, Ordering::Relaxed);
     let mut stop_ids = options.stop_ids.clone();
     stop_ids.extend(served.words.ends());
-    let seed = options.seed.unwrap_or_else(|| state.fresh());
+    let seed = options.seed.unwrap_or_else(|| state.fresh() >> SEED_SHIFT);
     let (parts, received) = channel(WAITING_MAX);
     for index in 0..choices {
         let prompt = index / options.choices;
@@ -134,8 +138,9 @@ async fn speak(
         let ending = match told {
             Some(Told::Token(token)) => {
                 note(&mut finish.spans, &token.version);
+                let offset = spoken.heard();
                 let (text, has_ended) = spoken.hear(token.id);
-                (part.text, part.tokens) = (text, vec![token]);
+                (part.text, part.tokens) = (text, vec![(offset, token)]);
                 has_ended.then_some(Ending::Stop)
             }
             Some(Told::Ended(ending)) => Some(ending),
@@ -183,7 +188,7 @@ async fn whole(
         choice.ending = part.ending;
     }
     usage.generated = all.iter().map(|choice| choice.tokens.len()).sum();
-    let choices: Vec<Value> = all.iter().map(|part| head.choice(&state.served.words, part, false, 0)).collect();
+    let choices: Vec<Value> = all.iter().map(|part| head.choice(&state.served.words, part, false, true)).collect();
     let document = head.document(&choices, false, Some(usage));
     Ok(with_type(StatusCode::OK, "application/json", Answer::Whole(Some(json_bytes(&document)))))
 }
@@ -201,7 +206,7 @@ async fn stream(
     usage: Option<Usage>,
     activity: Activity,
 ) {
-    let (mut said, mut generated) = (std::collections::BTreeMap::<usize, usize>::new(), 0);
+    let (mut begun, mut generated) = (BTreeSet::new(), 0);
     loop {
         let part = tokio::select! {
             part = http::wait(&activity, parts.recv()) => part,
@@ -213,10 +218,7 @@ async fn stream(
         let event = match refusal {
             Some(refusal) => event(&json!(Document { error: &refusal })),
             None => {
-                let offset = said.entry(part.index).or_default();
-                let choice = head.choice(&state.served.words, &part, true, *offset);
-                // The first chunk of a chat has the role, even if it has no text.
-                *offset += part.text.chars().count().max(usize::from(head.kind == Kind::Chat));
+                let choice = head.choice(&state.served.words, &part, true, begun.insert(part.index));
                 event(&head.document(&[choice], true, None))
             }
         };

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use hyper::body::Incoming;
+use hyper::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde_json::json;
@@ -27,12 +28,22 @@ impl Answers for State {
     async fn answer(self: Rc<Self>, request: Request<Incoming>, activity: Activity) -> Reply {
         let _answering = Answering::of(&self);
         let path = known(request.uri().path());
-        let reply = route(&self, request, &activity)
-            .await
-            .unwrap_or_else(|refusal| json(refusal.status, &Document { error: &refusal }));
+        let reply = route(&self, request, &activity).await.unwrap_or_else(|refusal| refused(&refusal));
         *self.answered.borrow_mut().entry((path, reply.status().as_u16())).or_default() += 1;
         reply
     }
+}
+
+/// The answer to a request that is refused.
+fn refused(refusal: &Refusal) -> Reply {
+    let mut reply = json(refusal.status, &Document { error: refusal });
+    let header = match refusal.status {
+        StatusCode::TOO_MANY_REQUESTS => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+        StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        _ => None,
+    };
+    reply.headers_mut().extend(header);
+    reply
 }
 
 /// The paths that there are. Others are counted as one, because anyone can ask for any.
@@ -58,6 +69,11 @@ async fn route(state: &Rc<State>, request: Request<Incoming>, activity: &Activit
     if path != "/health" {
         require_token(&request, state.token)?;
     }
+    if path.strip_prefix("/v1/models/").is_some_and(|name| name == state.served.model)
+        && request.method() == Method::GET
+    {
+        return Ok(json(StatusCode::OK, &model(state)));
+    }
     let expected = match path.as_str() {
         "/v1/completions" | "/v1/chat/completions" | "/pause" | "/resume" => Method::POST,
         path if known(path) == path => Method::GET,
@@ -76,10 +92,13 @@ async fn route(state: &Rc<State>, request: Request<Incoming>, activity: &Activit
             let body = collected(request, BODY_MAX).await?;
             generate(state, kind, &body, activity).await
         }
-        "/v1/models" => Ok(json(StatusCode::OK, &models(state))),
+        "/v1/models" => Ok(json(StatusCode::OK, &json!({ "object": "list", "data": [model(state)] }))),
         "/metrics" => Ok(text("text/plain; version=0.0.4", metrics(state))),
         "/pause" => {
             let pause = pause(request.uri().query().unwrap_or_default())?;
+            if !collected(request, BODY_MAX).await?.is_empty() {
+                return Err(Refusal::of(StatusCode::BAD_REQUEST, "a pause has no body: give `?mode=keep`"));
+            }
             state.mailbox.send(Message::Pause(pause));
             Ok(json(StatusCode::OK, &json!({ "status": "paused" })))
         }
@@ -101,17 +120,20 @@ async fn route(state: &Rc<State>, request: Request<Incoming>, activity: &Activit
     }
 }
 
-fn models(state: &State) -> serde_json::Value {
-    let model = json!({
+fn model(state: &State) -> serde_json::Value {
+    json!({
         "id": state.served.model, "object": "model", "created": 0, "owned_by": "zero",
         "max_model_len": state.served.length, "weight_version": &*state.mailbox.counts().version(),
-    });
-    json!({ "object": "list", "data": [model] })
+    })
 }
 
 /// The mode of a pause, by vLLM's names. Sequences go on afterwards if none is given.
 fn pause(query: &str) -> Result<Pause, Refusal> {
-    let mode = query.split('&').find_map(|pair| pair.strip_prefix("mode="));
+    let mode = match query.split_once('=') {
+        _ if query.is_empty() => None,
+        Some(("mode", mode)) => Some(mode),
+        _ => return Err(Refusal::invalid("mode", format!("`{query}`: expected `mode=keep` and nothing else"))),
+    };
     match mode {
         None | Some("keep") => Ok(Pause::Keep),
         Some("abort") => Ok(Pause::Abort),

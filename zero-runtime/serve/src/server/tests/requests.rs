@@ -45,6 +45,8 @@ fn what_is_not_as_expected_is_refused_by_name() {
         (json!({ "prompt": "a", "top_p": 0 }).to_string(), 400, json!("top_p"), null.clone()),
         (json!({ "prompt": "a", "temperature": -0.1 }).to_string(), 400, json!("temperature"), null.clone()),
         (json!({ "prompt": "a", "seed": "x" }).to_string(), 400, json!("seed"), null.clone()),
+        (json!({ "prompt": "a", "seed": 1.5 }).to_string(), 400, json!("seed"), null.clone()),
+        (json!({ "prompt": "a", "stop_token_ids": [128] }).to_string(), 400, json!("stop_token_ids"), null.clone()),
         (json!({ "prompt": "a", "stop": "" }).to_string(), 400, json!("stop"), null.clone()),
         (json!({ "prompt": "a", "echo": true }).to_string(), 400, json!("echo"), null.clone()),
         (json!({ "prompt": "a", "presence_penalty": 1 }).to_string(), 400, json!("presence_penalty"), null.clone()),
@@ -70,12 +72,15 @@ fn what_is_not_as_expected_is_refused_by_name() {
         ("POST", "/v1/models", 405),
         ("GET", "/v1/other", 404),
         ("POST", "/pause?mode=sleep", 400),
+        ("POST", "/pause?mode=keep&x=1", 400),
+        ("GET", "/v1/models/toy", 200),
+        ("GET", "/v1/models/other", 404),
         ("GET", "/health", 200),
         ("GET", "/v1/models", 200),
     ] {
         assert_eq!(running.ask(method, path, "").0, status, "{method} {path}");
     }
-    assert!(running.metric("zero_requests_total{path=\"other\",status=\"404\"}") == 1.0);
+    assert!(running.metric("zero_requests_total{path=\"other\",status=\"404\"}") == 2.0);
 }
 
 #[test]

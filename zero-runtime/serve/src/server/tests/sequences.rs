@@ -97,9 +97,11 @@ fn an_answer_ends_before_its_stop_and_is_the_same_in_a_stream() {
         for key in ["finish_reason", "weight_versions", "seed"] {
             assert_eq!(choice(last)[key], whole["choices"][0][key], "{key}");
         }
-        let of_chunks = chunks.iter().filter_map(|chunk| chunk["choices"][0]["logprobs"]["token_logprobs"].as_array());
-        let of_chunks: Vec<Value> = of_chunks.flatten().cloned().collect();
-        assert_eq!(json!(of_chunks), whole["choices"][0]["logprobs"]["token_logprobs"]);
+        for key in ["token_logprobs", "text_offset"] {
+            let of_chunks = chunks.iter().filter_map(|chunk| chunk["choices"][0]["logprobs"][key].as_array());
+            let of_chunks: Vec<Value> = of_chunks.flatten().cloned().collect();
+            assert_eq!(json!(of_chunks), whole["choices"][0]["logprobs"][key], "{key}");
+        }
     }
 }
 
@@ -129,12 +131,15 @@ fn probabilities_are_of_all_ids_and_of_those_that_could_be_drawn() {
 #[test]
 fn a_client_that_goes_away_frees_its_slot_before_the_next_step() {
     let running = Running::new(Start::default());
-    running.gate.allow(2);
+    assert_eq!(running.ask("POST", "/pause", "").0, 200);
     let asked = json!({ "prompt": "long", "seed": 1, "max_tokens": LENGTH - 4, "stream": true }).to_string();
     let clients: Vec<_> = (0..SLOTS).map(|_| running.begin("POST", "/v1/completions", &asked, "")).collect();
     let whole = json!({ "prompt": "long", "seed": 1, "max_tokens": LENGTH - 4 }).to_string();
     let waits = running.begin("POST", "/v1/completions", &whole, "");
-    running.until("all wait", |it| {
+    running.until("all wait", |it| it.metric("zero_sequences_waiting") == (SLOTS + 1) as f64);
+    running.gate.allow(2);
+    assert_eq!(running.ask("POST", "/resume", "").0, 200);
+    running.until("all slots are taken", |it| {
         it.metric("zero_sequences_running") == SLOTS as f64 && it.metric("zero_sequences_waiting") == 1.0
     });
     drop((clients, waits));

@@ -109,6 +109,17 @@ fn a_pause_keeps_ends_or_waits_for_answers() {
 }
 
 #[test]
+fn those_who_go_away_during_a_pause_leave_their_places() {
+    let running = Running::new(Start::default());
+    running.ask("POST", "/pause", "");
+    let asked = json!({ "prompt": "p", "max_tokens": 12 }).to_string();
+    let waiting: Vec<_> = (0..5).map(|_| running.begin("POST", "/v1/completions", &asked, "")).collect();
+    running.until("they wait", |it| it.metric("zero_sequences_waiting") == 5.0);
+    drop(waiting);
+    running.until("nobody waits", |it| it.metric("zero_sequences_waiting") == 0.0);
+}
+
+#[test]
 fn a_worker_that_is_to_end_finishes_what_it_has_begun() {
     let running = Running::new(Start { drain: Duration::from_secs(20), ..Start::default() });
     running.gate.allow(2);

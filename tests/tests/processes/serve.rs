@@ -1,0 +1,204 @@
+//! Serve: workers as their users start them: their answers are those of a sample, they follow a run by each of its versions, and what goes
+//! wrong with a run, a version or a worker harms nobody else.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+use zero_publish::client::{Connection, block_on};
+
+use crate::publish::{publishing, url};
+use crate::run::{Run, program};
+
+const WORKER: &str = env!("CARGO_BIN_EXE_worker");
+const ANYWHERE: &str = "127.0.0.1:0";
+
+/// A worker that answers.
+struct Worker {
+    run: Run,
+    client: Client,
+}
+
+/// Who asks it.
+struct Client {
+    url: String,
+}
+
+impl Worker {
+    fn start(arguments: &[&str]) -> Self {
+        let mut run = Run::start(program(WORKER).args(["--port", "0", "--threads", "1"]).args(arguments));
+        let url = served_at(&run.line("serve: "));
+        Self { run, client: Client { url } }
+    }
+
+    /// Ends it as a scheduler does.
+    fn end(self) {
+        kill_process(self.run.launcher(), Signal::TERM).unwrap();
+        let end = self.run.end();
+        assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+        assert!(end.lines.iter().any(|line| line == "serve: ended as it was asked to"), "{:?}", end.lines);
+    }
+}
+
+impl Deref for Worker {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Client {
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = block_on(async {
+            Connection::open(&self.url, None).await?.request(method, path, body.into_bytes().into()).await
+        });
+        let answer = answer.unwrap().unwrap_or_else(|error| panic!("{error}"));
+        serde_json::from_slice(&answer).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&answer).into_owned()))
+    }
+
+    /// The choice of a completion.
+    fn complete(&self, body: &Value) -> Value {
+        self.ask("POST", "/v1/completions", body)["choices"][0].clone()
+    }
+
+    fn version(&self) -> String {
+        self.ask("GET", "/weight_info", &Value::Null)["weight_version"].as_str().unwrap().to_owned()
+    }
+
+    fn step(&self) -> u64 {
+        self.version().split_once('-').unwrap().0.parse().unwrap()
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let text = self.ask("GET", "/metrics", &Value::Null);
+        let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+fn served_at(line: &str) -> String {
+    let url = line.split([' ', ',']).find(|word| word.starts_with("http://"));
+    url.unwrap_or_else(|| panic!("no URL: {line}")).to_owned()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A folder of weights after some steps.
+fn trained(root: &Path) -> String {
+    let folder = root.join("trained");
+    let mut run = publishing(ANYWHERE, 60, root, &["--export-dtype", "bf16", "--publish-every", "1000"]);
+    let end = Run::start(run.arg("--export").arg(&folder)).end();
+    assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+    folder.to_str().unwrap().to_owned()
+}
+
+/// A greedy completion.
+fn greedy(prompt: &str) -> Value {
+    json!({ "prompt": prompt, "temperature": 0, "max_tokens": 8 })
+}
+
+/// What a client asks for is what `--only sample` says with the same seed, however many ask at once.
+#[test]
+fn answers_are_those_of_a_sample() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = &trained(root.path());
+    let sample = |prompt: &str, seed: u64, temperature: &str, tokens: usize| {
+        let mut command = program(env!("CARGO_BIN_EXE_published"));
+        command.args(["--only", "sample", "--init", folder, "--prompt", prompt, "--temperature", temperature]);
+        command.args(["--seed", &seed.to_string(), "--sample", &tokens.to_string(), "--threads", "1"]);
+        let end = Run::start(&mut command).end();
+        assert_eq!(end.code, Some(0), "{}", end.errors);
+        let said = end.lines.join("\n");
+        let (_, after) = said.split_once("sample:\n").unwrap();
+        let (text, _) = after.rsplit_once("\nprompt: ").unwrap();
+        text.strip_prefix(prompt).unwrap().to_owned()
+    };
+    let worker = Worker::start(&["--init", folder]);
+    assert_eq!(worker.version(), "init");
+    let client = &worker.client;
+    std::thread::scope(|scope| {
+        for seed in 0..5u64 {
+            scope.spawn(move || {
+                let (prompt, temperature) =
+                    (&"\u{1}\u{2}\u{3}\u{5}"[..1 + seed as usize % 4], ["0.7", "0"][seed as usize % 2]);
+                let number: f64 = temperature.parse().unwrap();
+                for tokens in [7, 2 + seed as usize] {
+                    let asked = json!({ "prompt": prompt, "seed": seed, "temperature": number, "max_tokens": tokens });
+                    let said = client.complete(&asked)["text"].as_str().unwrap().to_owned();
+                    assert_eq!(said, sample(prompt, seed, temperature, tokens), "{asked}");
+                }
+            });
+        }
+    });
+    Worker::start(&["--init", folder, "--name", "mine"]).end();
+}
+
+/// Each of several workers takes every version of two learners, which wait for readers, and has in the end what is exported.
+#[test]
+fn workers_take_every_version_of_a_run() {
+    const STEPS: u64 = 50;
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("exported");
+    let mut command = publishing(ANYWHERE, STEPS, root.path(), &["--export-dtype", "bf16"]);
+    let mut run = Run::start(command.arg("--export").arg(&folder));
+    let url = url(&mut run);
+    let workers: Vec<Worker> = (0..6).map(|_| Worker::start(&["--from", &url])).collect();
+    let asking = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        // Weights change while they answer.
+        for client in workers[..2].iter().map(|worker| &worker.client) {
+            let asking = &asking;
+            scope.spawn(move || {
+                while asking.load(Ordering::Relaxed) {
+                    let choice = client.complete(&greedy("\u{1}\u{2}"));
+                    let spans = choice["weight_versions"].as_array().unwrap();
+                    let ends = spans.iter().map(|span| span["end"].as_u64().unwrap());
+                    assert!(choice["finish_reason"] == "length" && ends.max() == Some(8), "{choice}");
+                }
+            });
+        }
+        let end = run.end();
+        assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+        workers.iter().for_each(|worker| until("the last version", || worker.step() == STEPS));
+        asking.store(false, Ordering::Relaxed);
+    });
+    let exported = Worker::start(&["--init", folder.to_str().unwrap()]);
+    for prompt in ["\u{1}", "\u{3}\u{5}\u{8}"] {
+        let expected = exported.complete(&greedy(prompt));
+        for worker in &workers {
+            let choice = worker.complete(&greedy(prompt));
+            assert_eq!((&choice["text"], choice["weight_versions"].as_array().unwrap().len()), (&expected["text"], 1));
+            let answer = |worker: &Worker| {
+                worker.complete(&json!({ "prompt": prompt, "seed": 3, "max_tokens": 8, "logprobs": 1 }))
+            };
+            assert_eq!(answer(worker)["logprobs"], answer(&exported)["logprobs"]);
+        }
+    }
+    // Training waits for readers before each version, so one that has joined misses none.
+    for worker in workers {
+        let joined_at = STEPS - worker.metric("zero_weight_updates_total") as u64;
+        assert!(joined_at < STEPS / 2, "it has taken {} versions", STEPS - joined_at);
+        let busy = ticks(&worker);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(ticks(&worker) - busy <= 3, "a worker without requests does not sleep");
+        worker.end();
+    }
+}
+
+/// Hundredths of a second that a worker has computed for.
+fn ticks(worker: &Worker) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.run.launcher().as_raw_nonzero())).unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
