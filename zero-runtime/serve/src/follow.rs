@@ -100,7 +100,8 @@ impl Keeper for FirstFiles {
         for file in &layout.files {
             self.0.push((file.name.clone(), reader.file(version, file).await?.to_vec()));
         }
-        Ok(())
+        // The version is not in use yet, so the run is told nothing.
+        Err(NotKept::Gone)
     }
 
     fn note(&mut self, _: &str) {}
@@ -119,7 +120,6 @@ impl FollowedRun {
             waited.unwrap_or_else(|_| Err(PublishError::nothing(url)))
         });
         met.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        reader.forget();
         Ok(Self { reader, files: files.0 })
     }
 

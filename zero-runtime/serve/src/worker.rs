@@ -123,6 +123,8 @@ impl Desk {
                     Err(TryRecvError::Empty) => return !self.is_over(),
                     Err(TryRecvError::Disconnected) => return false,
                 }
+            } else if self.is_over() {
+                return false;
             } else {
                 let now = Instant::now();
                 // Those who wait while nothing is decoded may go away.
