@@ -1,6 +1,7 @@
 //! Serve: workers as their users start them: their answers are those of a sample, they follow a run by each of its versions, and what goes
 //! wrong with a run, a version or a worker harms nobody else.
 
+use std::net::TcpListener;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,4 +202,92 @@ fn ticks(worker: &Worker) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.run.launcher().as_raw_nonzero())).unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
     after_name.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+/// A run that trains until it is ended, and publishes after every step.
+fn endless(root: &Path, at: &str) -> (Run, String) {
+    let mut run = Run::start(&mut publishing(at, u64::MAX, root, &["--publish-timeout", "1s"]));
+    let url = url(&mut run);
+    (run, url)
+}
+
+/// The bytes that a process has in memory and shares with nobody.
+fn private_bytes(worker: &Worker) -> usize {
+    let rollup =
+        std::fs::read_to_string(format!("/proc/{}/smaps_rollup", worker.run.launcher().as_raw_nonzero())).unwrap();
+    let kib = |line: &str| line.split_whitespace().nth(1)?.parse::<usize>().ok();
+    1024 * rollup.lines().filter(|line| line.starts_with("Private_")).filter_map(kib).sum::<usize>()
+}
+
+#[test]
+fn a_worker_that_is_killed_or_stands_still_harms_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    let (run, url) = endless(root.path(), ANYWHERE);
+    let [steady, killed, stopped] = [0, 1, 2].map(|_| Worker::start(&["--from", &url]));
+    let from = steady.step();
+    drop(killed);
+    kill_process(stopped.run.launcher(), Signal::STOP).unwrap();
+    until("newer versions", || steady.step() >= from + 5);
+    kill_process(stopped.run.launcher(), Signal::CONT).unwrap();
+    // It misses what came meanwhile, and goes on with the newest.
+    let now = steady.step();
+    until("it has the newest", || stopped.step() > now);
+    let memory = program(WORKER).args(["--plan"]).output().unwrap();
+    let plan = String::from_utf8(memory.stdout).unwrap();
+    let total = plan.lines().find_map(|line| line.trim().strip_prefix("total ")).unwrap().trim().to_owned();
+    let mib: f64 = total.strip_suffix(" MiB").unwrap().parse().unwrap();
+    assert!(
+        private_bytes(&steady) as f64 <= mib * f64::from(1 << 20),
+        "{} bytes, planned {total}",
+        private_bytes(&steady)
+    );
+    stopped.end();
+    drop(run);
+    // Without a run, a worker answers on with what it has.
+    let version = steady.version();
+    assert_eq!(steady.complete(&greedy("\u{1}"))["weight_versions"][0]["version"], version);
+    steady.end();
+}
+
+/// A run that begins anew at the same address has other weights after fewer steps, and its workers take them.
+#[test]
+fn a_worker_takes_the_versions_of_a_run_that_begins_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind(ANYWHERE).unwrap().local_addr().unwrap().port();
+    let at = format!("127.0.0.1:{port}");
+    let (first, url) = endless(root.path(), &at);
+    let worker = Worker::start(&["--from", &url, "--on-update", "recompute"]);
+    until("some versions", || worker.step() >= 10);
+    let of_first = worker.version();
+    drop(first);
+    let (second, _) = endless(root.path(), &at);
+    let run_of = |version: &str| version.split_once('-').unwrap().1.to_owned();
+    until("a version of the second run", || run_of(&worker.version()) != run_of(&of_first));
+    worker.end();
+    drop(second);
+}
+
+/// What a worker cannot do is said once, by its code.
+#[test]
+fn z0339_a_worker_that_cannot_serve() {
+    let root = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind(ANYWHERE).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let nobody = format!("http://127.0.0.1:{port}");
+    let folder = &trained(root.path());
+    for (arguments, code, words) in [
+        (&["--init", folder, "--port", &port][..], "Z0339", "cannot be bound"),
+        (&["--init", folder, "--token", "/nowhere"], "Z0339", "the token in /nowhere"),
+        (&["--from", "http://127.0.0.1:1", "--patience", "1s"], "Z0339", "no answer from http://127.0.0.1:1"),
+        (&["--from", "nowhere", "--patience", "1s"], "Z0339", "expected http://HOST:PORT"),
+        (&["--init", "/nowhere"], "Z0360", "/nowhere"),
+        (&[], "Z0354", "--from <URL>"),
+        (&["--init", folder, "--from", &nobody], "Z0354", "cannot be used with"),
+    ] {
+        let end = Run::start(program(WORKER).args(arguments)).end();
+        assert!(end.code.is_some_and(|code| code != 0), "{arguments:?}");
+        let errors = end.errors.matches("error[").count();
+        assert!(errors == 1 && end.errors.contains(&format!("error[{code}]")), "{arguments:?}: {}", end.errors);
+        assert!(end.errors.contains(words), "{arguments:?}: {}", end.errors);
+    }
 }

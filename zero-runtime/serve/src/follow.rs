@@ -18,6 +18,8 @@ use crate::control::Mailbox;
 
 /// Pieces that may wait for the thread that decodes.
 const WAITING_MAX: usize = 4;
+/// How much longer than it has patience for a run a worker may take to say why.
+const GRACE: Duration = Duration::from_secs(1);
 /// How long the run is told that the worker leaves.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
@@ -116,7 +118,9 @@ impl FollowedRun {
         let mut reader = Reader::new(url, token, name);
         let mut files = FirstFiles(Vec::new());
         let met = block_on(async {
-            let waited = tokio::time::timeout(patience, follow(&mut reader, &mut files, patience, true)).await;
+            let waited =
+                tokio::time::timeout(patience.saturating_add(GRACE), follow(&mut reader, &mut files, patience, true))
+                    .await;
             waited.unwrap_or_else(|_| Err(PublishError::nothing(url)))
         });
         met.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
