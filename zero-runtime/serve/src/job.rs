@@ -18,8 +18,8 @@ pub struct Job {
     pub seed: u64,
     /// Ids before which the sequence ends.
     pub stop_ids: Vec<u32>,
-    /// For each token, the likeliest ids to tell: as many as this.
-    pub top: usize,
+    /// For each token, the likeliest ids to tell: as many as this. None if no probability is told, which takes time to compute.
+    pub top: Option<usize>,
     /// Who is told. A job whose receiver is gone ends before the next step. At most `tokens_max` tokens wait in it.
     pub told: UnboundedSender<Told>,
 }
@@ -38,14 +38,21 @@ pub enum Told {
 pub struct Token {
     /// Its id.
     pub id: u32,
+    /// How likely it was, if that is told.
+    pub likelihood: Option<Likelihood>,
+    /// The version of the weights that it was computed with.
+    pub version: Arc<str>,
+}
+
+/// How likely a token was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Likelihood {
     /// The logarithm of its probability by the softmax of all logits.
     pub log_probability: f64,
     /// The same in the distribution that it was drawn from.
     pub drawn_log_probability: f64,
     /// The likeliest ids, likeliest first, with the logarithms of their probabilities by the softmax of all logits.
     pub top: Vec<(u32, f64)>,
-    /// The version of the weights that it was computed with.
-    pub version: Arc<str>,
 }
 
 /// Why a sequence has ended.

@@ -6,7 +6,7 @@ use zero_core::random::uniform;
 use zero_core::sampling::{Sampler, log_probability};
 
 use crate::decoder::Row;
-use crate::job::{Ending, Job, Token, Told};
+use crate::job::{Ending, Job, Likelihood, Token, Told};
 
 /// A job that is being worked on.
 pub struct Sequence {
@@ -46,9 +46,11 @@ impl Sequence {
         }
         let token = Token {
             id,
-            log_probability: log_probability(logits, id),
-            drawn_log_probability: self.sampler.drawn_log_probability(id),
-            top: top(logits, self.job.top),
+            likelihood: self.job.top.map(|count| Likelihood {
+                log_probability: log_probability(logits, id),
+                drawn_log_probability: self.sampler.drawn_log_probability(id),
+                top: top(logits, count),
+            }),
             version: Arc::clone(version),
         };
         self.ids.push(id);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::request::Kind;
-use crate::job::{Ending, Token};
+use crate::job::{Ending, Likelihood, Token};
 use crate::text::Words;
 
 /// What an answer says of itself, in every chunk.
@@ -13,8 +13,6 @@ pub struct Head {
     pub id: String,
     pub created: u64,
     pub model: String,
-    /// The likeliest ids that are told of each token; none if no probability is told.
-    pub log_probabilities: Option<usize>,
     pub tells_ids: bool,
 }
 
@@ -105,13 +103,14 @@ impl Head {
             (Kind::Chat, true) if is_first => choice["delta"] = json!({ "role": "assistant", "content": text }),
             (Kind::Chat, true) => choice["delta"] = json!({ "content": text }),
         }
-        if self.log_probabilities.is_some() && !tokens.is_empty() {
+        let told: Vec<_> = tokens.iter().filter_map(|(at, it)| Some((*at, it.id, it.likelihood.as_ref()?))).collect();
+        if !told.is_empty() {
             choice["logprobs"] = match self.kind {
-                Kind::Completion => of_completion(words, tokens),
-                Kind::Chat => json!({ "content": tokens.iter().map(|(_, it)| of_chat(words, it)).collect::<Vec<_>>() }),
+                Kind::Completion => of_completion(words, &told),
+                Kind::Chat => json!({ "content": told.iter().map(|it| of_chat(words, it)).collect::<Vec<_>>() }),
             };
             // OpenAI's are of the distribution that the model gives; training needs the one that was drawn from, too.
-            choice["sampled_logprobs"] = tokens.iter().map(|(_, it)| it.drawn_log_probability).collect();
+            choice["sampled_logprobs"] = told.iter().map(|(_, _, it)| it.drawn_log_probability).collect();
         }
         if self.tells_ids {
             choice["token_ids"] = tokens.iter().map(|(_, it)| it.id).collect();
@@ -127,21 +126,24 @@ impl Head {
     }
 }
 
-fn of_completion(words: &Words, tokens: &[(usize, Token)]) -> Value {
-    let top = |token: &Token| -> Value {
-        token.top.iter().map(|&(id, it)| (words.token(id), json!(it))).collect::<serde_json::Map<_, _>>().into()
+/// The characters before a token, its id, and how likely it was.
+type ToldToken<'a> = (usize, u32, &'a Likelihood);
+
+fn of_completion(words: &Words, told: &[ToldToken]) -> Value {
+    let top = |it: &Likelihood| -> Value {
+        it.top.iter().map(|&(id, it)| (words.token(id), json!(it))).collect::<serde_json::Map<_, _>>().into()
     };
     json!({
-        "tokens": tokens.iter().map(|(_, it)| words.token(it.id)).collect::<Vec<_>>(),
-        "token_logprobs": tokens.iter().map(|(_, it)| it.log_probability).collect::<Vec<_>>(),
-        "top_logprobs": tokens.iter().map(|(_, it)| top(it)).collect::<Vec<_>>(),
-        "text_offset": tokens.iter().map(|(offset, _)| offset).collect::<Vec<_>>(),
+        "tokens": told.iter().map(|&(_, id, _)| words.token(id)).collect::<Vec<_>>(),
+        "token_logprobs": told.iter().map(|(_, _, it)| it.log_probability).collect::<Vec<_>>(),
+        "top_logprobs": told.iter().map(|(_, _, it)| top(it)).collect::<Vec<_>>(),
+        "text_offset": told.iter().map(|(offset, ..)| offset).collect::<Vec<_>>(),
     })
 }
 
-fn of_chat(words: &Words, token: &Token) -> Value {
+fn of_chat(words: &Words, &(_, id, likelihood): &ToldToken) -> Value {
     let told = |id: u32, log_probability: f64| json!({ "token": words.token(id), "logprob": log_probability, "bytes": words.bytes(id) });
-    let mut of_token = told(token.id, token.log_probability);
-    of_token["top_logprobs"] = token.top.iter().map(|&(id, it)| told(id, it)).collect();
+    let mut of_token = told(id, likelihood.log_probability);
+    of_token["top_logprobs"] = likelihood.top.iter().map(|&(id, it)| told(id, it)).collect();
     of_token
 }

@@ -48,7 +48,6 @@ pub async fn generate(
         id: format!("{name}-{:016x}", state.fresh()),
         created,
         model: served.clone(),
-        log_probabilities: asked.log_probabilities,
         tells_ids: asked.options.tells_ids,
     };
     let parts = begin(state, &asked)?;
@@ -109,7 +108,7 @@ fn begin(state: &Rc<State>, asked: &Asked) -> Result<Receiver<Part>, Refusal> {
             sampling: options.sampling,
             seed,
             stop_ids: stop_ids.clone(),
-            top: asked.log_probabilities.unwrap_or(0),
+            top: asked.log_probabilities,
             told,
         })));
         let finish = Finish { ending: Ending::Stop, seed, spans: Vec::new(), prompt: asked.prompts[prompt].clone() };
