@@ -258,7 +258,7 @@ mod tests {
             ("run x.ron -steps 5", "come after `--`: `cargo zero run x.ron -- -steps 5`"),
             ("run --steps 5 x.ron", "come after the spec and `--`: `cargo zero run SPEC -- --steps ...`"),
             ("run x.ron --release", "always built with `--release`"),
-            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `build`, `launch`, `plan`, "),
+            ("train x.ron", "the commands are `run`, `sample`, `evaluate`, `serve`, `build`, `launch`, "),
             ("simulate x.ron", "--on <HARDWARE>"),
             ("simulate x.ron --on a --threads 0", "invalid value '0'"),
             ("measure --threads 1,x", "invalid value 'x'"),
@@ -293,6 +293,16 @@ mod tests {
             assert!(error.starts_with("error[Z0132]: ") && error.contains(expected), "{line}: {error}");
             assert_eq!(error.matches("tip:").count(), usize::from(error.contains("tip:")), "{error}");
         }
+        let serve = |line: &str| match parsed(line) {
+            Ok(Verb::Serve { request, arguments }) => Some((request.spec, request.program.size.size, arguments)),
+            _ => None,
+        };
+        let asked = ["--from", "http://a:1", "--size", "4B"].map(OsString::from);
+        assert_eq!(
+            serve("serve x.ron --size 1B --from http://a:1 --size 4B"),
+            Some(("x.ron".into(), Some("1B".to_owned()), asked.to_vec()))
+        );
+        assert_eq!(serve("serve x.ron -- --port 0"), Some(("x.ron".into(), None, vec!["--port".into(), "0".into()])));
         for line in ["view x.ron", "view x.ron y.ron", "view x.ron --svg", "view x.ron --on a100-80 --profile p.json"] {
             assert!(matches!(parsed(line), Ok(Verb::View(_))), "{line}");
         }

@@ -20,6 +20,7 @@ const STOREYS: &[(&str, &[&str])] = &[
     ("zero-runtime/files", &["zero-core", "zero-plan"]),
     ("zero-runtime/publish", &["zero-core", "zero-files", "zero-plan"]),
     ("zero-runtime/ranks", &["zero-core", "zero-plan"]),
+    ("zero-runtime/serve", &["zero-core", "zero-files", "zero-publish"]),
     (
         "zero-runtime",
         &[
@@ -32,6 +33,7 @@ const STOREYS: &[(&str, &[&str])] = &[
             "zero-plan",
             "zero-publish",
             "zero-ranks",
+            "zero-serve",
         ],
     ),
     ("zero-cli", &["zero-core", "zero-cpu", "zero-files", "zero-plan", "zero-publish", "zero-ranks", "zero-study"]),
