@@ -12,6 +12,9 @@ pub struct FollowArguments {
     /// The folder, in Hugging Face's format: new, or made by this command. Each version replaces it whole
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
+    /// A list of vLLM's and SGLang's servers in JSON, which load each version once the folder has it
+    #[arg(long, value_name = "FILE")]
+    pub engines: Option<PathBuf>,
     /// End after the first version
     #[arg(long)]
     pub once: bool,

@@ -12,6 +12,7 @@ use zero_publish::follow::{Keeper, NotKept, follow as follow_with, number_bytes,
 use zero_publish::wire::{Layout, PublishedTensor, Version};
 
 use super::FollowArguments;
+use super::engines::{self, Engine};
 use crate::error::CommandError;
 use crate::say;
 
@@ -26,7 +27,8 @@ pub fn follow(arguments: &FollowArguments) -> Result<(), CommandError> {
         read(path).map(|text| text.lines().next().unwrap_or_default().trim().to_owned()).map_err(what)
     });
     let token = token.transpose()?;
-    let mut folder = KeptFolder { folder: FollowedFolder::new(&arguments.out)?, arguments };
+    let engines = arguments.engines.as_deref().map(engines::read).transpose()?.unwrap_or_default();
+    let mut folder = KeptFolder { folder: FollowedFolder::new(&arguments.out)?, arguments, engines };
     let mut reader = Reader::new(&arguments.url, token.as_deref(), &arguments.name);
     let followed = block_on(async {
         let patience = Duration::from_secs(arguments.patience);
@@ -60,6 +62,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<(), CommandError> {
 struct KeptFolder<'a> {
     folder: FollowedFolder,
     arguments: &'a FollowArguments,
+    engines: Vec<Engine>,
 }
 
 impl Keeper for KeptFolder<'_> {
@@ -87,6 +90,13 @@ impl Keeper for KeptFolder<'_> {
         say::line(format_args!(
             "version {version} of step {step}: {count} tensors, {bytes} in {seconds:.3} s, to {out}"
         ));
+        // No newer version takes the place of the folder while an engine reads it.
+        for engine in &self.engines {
+            match engine.load(&self.arguments.out, version).await {
+                Ok(()) => say::line(format_args!("version {version} is in {}", engine.url())),
+                Err(why) => say::note(format_args!("note: {why}")),
+            }
+        }
         Ok(())
     }
 

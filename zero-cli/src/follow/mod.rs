@@ -3,6 +3,8 @@
 
 mod arguments;
 #[cfg(feature = "follow")]
+mod engines;
+#[cfg(feature = "follow")]
 mod fetch;
 
 pub use arguments::FollowArguments;

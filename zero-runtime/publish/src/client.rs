@@ -114,6 +114,11 @@ pub fn block_on<T>(reading: impl Future<Output = T>) -> io::Result<T> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(reading))
 }
 
+/// What something gives within a time; none if it takes longer.
+pub async fn within<T>(time: Duration, awaited: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(time, awaited).await.ok()
+}
+
 /// Lets a reader wait.
 pub async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;

@@ -144,7 +144,7 @@ pub(super) const CODES: &[Code] = &[
         code: "Z0138",
         title: "run that cannot be followed",
         explanation: "`cargo zero follow URL --out FOLDER` reads the parameters that a run publishes. Nobody answers at the URL, for \
-            longer than `--patience`, or the run wants a token. A version that is corrupt, or cannot be written, is only a note: the \
+            longer than `--patience`, or the run wants a token; or the file of --engines cannot be read. A version that is corrupt, or cannot be written, is only a note: the \
             folder keeps the version that it has, and the next one is tried.",
         example: "cargo zero follow http://127.0.0.1:7000 --out followed # and no run publishes there",
     },
