@@ -234,3 +234,7 @@ fn matched(expected: &[Expected], layout: &Layout) -> Result<Vec<usize>, String>
         None => Ok(matched),
     }
 }
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;
