@@ -63,6 +63,25 @@ fn newer_weights_wait_for_answers_or_end_them() {
     assert!((5..7).contains(&of_steps.len()), "{of_steps:?}");
 }
 
+/// Sequences that come while weights wait for others have the newer ones.
+#[test]
+fn those_who_come_later_wait_for_the_weights_that_wait() {
+    let running = Running::new(Start { on_update: OnUpdate::Wait, ..Start::default() });
+    running.gate.allow(2);
+    let asked = json!({ "prompt": "start", "seed": 9, "max_tokens": 12 });
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| running.complete(&asked));
+        running.until("the steps are done", |it| it.metric("zero_steps_total") == 2.0);
+        running.update();
+        let second = scope.spawn(|| running.complete(&asked));
+        running.until("it waits", |it| it.metric("zero_sequences_waiting") == 1.0);
+        running.gate.open();
+        let of = |answer: Value| versions(&answer["choices"][0]);
+        assert_eq!(of(first.join().expect("an answer")), [0; 12]);
+        assert_eq!(of(second.join().expect("an answer")), [1; 12]);
+    });
+}
+
 #[test]
 fn an_idle_worker_takes_newer_weights() {
     for on_update in [OnUpdate::Keep, OnUpdate::Recompute, OnUpdate::Wait, OnUpdate::Abort] {
