@@ -161,10 +161,10 @@ fn a_rank_that_is_killed_ends_the_run_and_its_readers() {
 }
 
 /// An address whose port is free, and the next one, too, for the other rank. It is none of those that the system hands out, so that no
-/// other test gets it meanwhile.
-fn free_address() -> String {
+/// other test gets it meanwhile; `from` tells the tests of a process apart.
+pub fn free_address(from: u16) -> String {
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    let first = 10_000 + (std::process::id() % 10_000) as u16;
+    let first = from + (std::process::id() % 10_000) as u16;
     let port = (first..).step_by(2).find(|port| is_free(port) && is_free(&(port + 1)));
     format!("127.0.0.1:{}", port.expect("two free ports"))
 }
@@ -174,7 +174,7 @@ fn free_address() -> String {
 fn readers_go_on_with_a_run_that_is_resumed() {
     let root = tempfile::tempdir().unwrap();
     let checkpoints = root.path().join("checkpoints");
-    let address = free_address();
+    let address = free_address(10_000);
     let url = &format!("http://{address}");
     let command = |steps: u64, more: &[&str]| {
         let mut command = publishing(&address, steps, root.path(), more);

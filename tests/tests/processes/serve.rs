@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use zero_publish::client::{Connection, block_on};
 
-use crate::publish::{publishing, url};
+use crate::publish::{free_address, publishing, url};
 use crate::run::{Run, program};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_worker");
@@ -39,7 +39,8 @@ impl Worker {
     fn end(self) {
         kill_process(self.run.launcher(), Signal::TERM).unwrap();
         let end = self.run.end();
-        assert_eq!((end.code, end.errors.as_str()), (Some(0), ""));
+        // A run that ends in the middle of a version is a note.
+        assert!(end.code == Some(0) && end.errors.lines().all(|line| line.starts_with("note: ")), "{}", end.errors);
         assert!(end.lines.iter().any(|line| line == "serve: ended as it was asked to"), "{:?}", end.lines);
     }
 }
@@ -253,8 +254,7 @@ fn a_worker_that_is_killed_or_stands_still_harms_nobody() {
 #[test]
 fn a_worker_takes_the_versions_of_a_run_that_begins_anew() {
     let root = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind(ANYWHERE).unwrap().local_addr().unwrap().port();
-    let at = format!("127.0.0.1:{port}");
+    let at = free_address(20_000);
     let (first, url) = endless(root.path(), &at);
     let worker = Worker::start(&["--from", &url, "--on-update", "recompute"]);
     until("some versions", || worker.step() >= 10);
