@@ -245,8 +245,9 @@ fn a_worker_that_is_killed_or_stands_still_harms_nobody() {
     stopped.end();
     drop(run);
     // Without a run, a worker answers on with what it has.
-    let version = steady.version();
-    assert_eq!(steady.complete(&greedy("\u{1}"))["weight_versions"][0]["version"], version);
+    until("answers have what it has", || {
+        steady.complete(&greedy("\u{1}"))["weight_versions"][0]["version"] == steady.version()
+    });
     steady.end();
 }
 
