@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
-use zero_publish::client::{Connection, block_on};
+use zero_publish::client::{Connection, Reader, block_on};
 
 use crate::publish::{free_address, publishing, url};
 use crate::run::{Run, program};
@@ -149,13 +149,19 @@ fn answers_are_those_of_a_sample() {
 /// Each of several workers takes every version of two learners, which wait for readers, and has in the end what is exported.
 #[test]
 fn workers_take_every_version_of_a_run() {
-    const STEPS: u64 = 50;
+    const STEPS: u64 = 60;
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("exported");
     let mut command = publishing(ANYWHERE, STEPS, root.path(), &["--export-dtype", "bf16"]);
     let mut run = Run::start(command.arg("--export").arg(&folder));
     let url = url(&mut run);
+    // Training waits for a reader that does nothing until all workers are there.
+    let mut holds = Reader::new(&url, None, "holds");
+    block_on(holds.join()).unwrap().unwrap();
     let workers: Vec<Worker> = (0..6).map(|_| Worker::start(&["--from", &url])).collect();
+    let first = workers[0].step();
+    assert!(workers.iter().all(|worker| worker.step() == first));
+    block_on(holds.leave()).unwrap();
     let asking = AtomicBool::new(true);
     std::thread::scope(|scope| {
         // Weights change while they answer.
@@ -189,8 +195,7 @@ fn workers_take_every_version_of_a_run() {
     }
     // Training waits for readers before each version, so one that has joined misses none.
     for worker in workers {
-        let joined_at = STEPS - worker.metric("zero_weight_updates_total") as u64;
-        assert!(joined_at < STEPS / 2, "it has taken {} versions", STEPS - joined_at);
+        assert_eq!(worker.metric("zero_weight_updates_total") as u64, STEPS - first);
         let busy = ticks(&worker);
         std::thread::sleep(Duration::from_millis(300));
         assert!(ticks(&worker) - busy <= 3, "a worker without requests does not sleep");
@@ -278,10 +283,14 @@ fn z0339_a_worker_that_cannot_serve() {
     let folder = &trained(root.path());
     for (arguments, code, words) in [
         (&["--init", folder, "--port", &port][..], "Z0339", "cannot be bound"),
-        (&["--init", folder, "--token", "/nowhere"], "Z0339", "the token in /nowhere"),
-        (&["--from", "http://127.0.0.1:1", "--patience", "1s"], "Z0339", "no answer from http://127.0.0.1:1"),
-        (&["--from", "nowhere", "--patience", "1s"], "Z0339", "expected http://HOST:PORT"),
-        (&["--init", "/nowhere"], "Z0360", "/nowhere"),
+        (&["--init", folder, "--port", "0", "--token", "/nowhere"], "Z0339", "the token in /nowhere"),
+        (
+            &["--from", "http://127.0.0.1:1", "--port", "0", "--patience", "1s"],
+            "Z0339",
+            "no answer from http://127.0.0.1:1",
+        ),
+        (&["--from", "nowhere", "--port", "0", "--patience", "1s"], "Z0339", "expected http://HOST:PORT"),
+        (&["--init", "/nowhere", "--port", "0"], "Z0360", "/nowhere"),
         (&[], "Z0354", "--from <URL>"),
         (&["--init", folder, "--from", &nobody], "Z0354", "cannot be used with"),
     ] {
